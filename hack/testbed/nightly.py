@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hack.measure import pairs, userlands
-from hack.testbed import images, kueue, layout, programs
+from hack.testbed import controllers, images, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
-from hack.testbed.e2e import Installed, Lane, LaneResult, run
+from hack.testbed.e2e import QUICK, Installed, Lane, LaneResult, run
 from hack.testbed.install import overlay
 from hack.testbed.layout import Layout
 
@@ -49,6 +49,7 @@ LANES = {
     "deployments": (Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),),
     "autoscaling": (Lane("autoscaling", 2, ("tests/e2e/nightly/test_autoscaling.py",)),),
     "kueue": (Lane("kueue", 2, ("tests/e2e/nightly/test_kueue.py",), components=("jobs",)),),
+    "kinds": (Lane("kinds", 1, ("tests/e2e/nightly/test_kinds.py",), components=("jobs",), settings=QUICK),),
 }
 
 
@@ -104,7 +105,12 @@ def tools() -> Ended:
 
 def kueue_queues() -> Ended:
     """Jobs in the queues of Kueue's real controller, as docs/quota.md has them."""
-    return lanes(LANES["kueue"], more=[kueue.image()])
+    return lanes(LANES["kueue"], more=[controllers.KUEUE.image()])
+
+
+def kinds() -> Ended:
+    """JobSets and PyTorchJobs of their real controllers in a queue: docs/jobs.md."""
+    return lanes(LANES["kinds"], more=[each.image() for each in controllers.KINDS])
 
 
 def hip_releases() -> Ended:
@@ -127,6 +133,7 @@ PARTS: dict[str, Callable[[], Ended]] = {
     "deployments": deployments,
     "autoscaling": autoscaling,
     "kueue": kueue_queues,
+    "kinds": kinds,
     "tools": tools,
     "userlands": hip_releases,
     "pairs": pairs_of_benches,

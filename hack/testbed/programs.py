@@ -1,6 +1,7 @@
 """Builds Kubernetes, containerd and helm into the cache, once; the cluster's other programs are Debian's.
 
-For hack/nightly it also builds Kueue, which a cluster runs as an image, and prometheus-adapter.
+For hack/nightly it also builds prometheus-adapter, Prometheus' operator, and the controllers that a cluster runs as
+images (hack/testbed/controllers.py).
 
 The versions are in the go.mod files in this folder. With $VGPU_KUBERNETES=1.34, Kubernetes has the version in
 kubernetes/v1.34.mod. Builds are kept by version.
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from vgpu_runtime.sim.hip import default_cache
@@ -52,7 +54,6 @@ class Programs:
     kubernetes: Path
     containerd: Path
     helm: Path
-    kueue: Path
 
     @property
     def kube(self) -> Path:
@@ -66,11 +67,19 @@ class Programs:
 
 def version(module: str) -> str:
     """The version of a Go module in our go.mod files, such as v1.36.3."""
-    others = (HERE / name / "go.mod" for name in ("containerd", "helm", "kueue", "prometheus-adapter"))
+    others = (HERE / name / "go.mod" for name in ("containerd", "helm", "prometheus-adapter"))
     for file in (_requirements(), *others):
         if found := _required(module, file):
             return found
     raise LookupError(module)
+
+
+def pinned(folder: str, module: str) -> str:
+    """The version of a Go module in the go.mod file of this folder of hack/testbed. Raises LookupError."""
+    found = _required(module, HERE / folder / "go.mod")
+    if found is None:
+        raise LookupError(module)
+    return found
 
 
 def _required(module: str, file: Path) -> str | None:
@@ -127,7 +136,6 @@ def installed() -> Programs:
         cache / f"kubernetes-{version('k8s.io/kubernetes')}",
         cache / f"containerd-{version('github.com/containerd/containerd/v2')}",
         cache / f"helm-{version('helm.sh/helm/v3')}",
-        cache / f"kueue-{version('sigs.k8s.io/kueue')}",
     )
 
 
@@ -172,16 +180,17 @@ def prometheus_operator() -> Path:
     return folder
 
 
-def kueue() -> Path:
-    """The folder of Kueue's controller, the program `kueue`, and of its manifests in the subfolder `config`.
+def controller(name: str, module: str, manifests: str) -> Path:
+    """The folder of another project's controller: its program, and the module's folder `manifests` with its files.
 
-    If it is missing it is built, which takes 4 minutes of one CPU. Raises MissingError, CalledProcessError.
+    `name` is the folder of hack/testbed with its go.mod, which pins the version. If the program is missing it is built,
+    which takes 4 minutes of one CPU. Raises MissingError, CalledProcessError.
     """
-    folder = installed().kueue
+    folder = default_cache() / "programs" / f"{name}-{pinned(name, module)}"
     built = folder.exists()
-    _refuse([*_go_lacking("Kueue", built=built)])
+    _refuse([*_go_lacking(name, built=built)])
     if not built:
-        _appear(folder, _build_kueue)
+        _appear(folder, partial(_build_controller, name, module, manifests))
     return folder
 
 
@@ -255,22 +264,23 @@ def _build_helm(folder: Path) -> None:
 def _build_operator(folder: Path) -> None:
     module = HERE / "prometheus-operator"
     _go(module, folder, "install", "-ldflags", "-s -w", "tool")
-    asked = ["go", "list", "-m", "-f", "{{.Dir}}", _OPERATOR]
-    source = subprocess.run(asked, cwd=module, capture_output=True, text=True, check=True).stdout.strip()
-    shutil.copytree(
-        Path(source) / "example/prometheus-operator-crd", folder / "crds", copy_function=shutil.copyfile
-    )
+    _copy(_source(module, _OPERATOR) / "example/prometheus-operator-crd", folder / "crds")
 
 
-def _build_kueue(folder: Path) -> None:
-    _go(HERE / "kueue", folder, "install", "-ldflags", "-s -w", "tool")
-    module = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"],
-        cwd=HERE / "kueue", check=True, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    subprocess.run(
-        ["cp", "-r", "--no-preserve=mode", f"{module.stdout.strip()}/config", str(folder)], check=True
-    )
+def _build_controller(name: str, module: str, manifests: str, folder: Path) -> None:
+    _go(HERE / name, folder, "install", "-ldflags", "-s -w", "tool")
+    _copy(_source(HERE / name, module) / manifests, folder / manifests)
+
+
+def _source(folder: Path, module: str) -> Path:
+    """The folder of a module's files in Go's cache."""
+    asked = ["go", "list", "-m", "-f", "{{.Dir}}", module]
+    return Path(subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True).stdout.strip())
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder of Go's cache, whose files and folders nobody may write."""
+    subprocess.run(["cp", "-r", "--no-preserve=mode", source, target], check=True)
 
 
 def _go(module: Path, folder: Path, verb: str, *arguments: str) -> None:

@@ -1,11 +1,13 @@
-"""Kueue on the test cluster: its own manifests, with the image that is built here."""
+"""Other projects' controllers on the test cluster: their own manifests, with the images that are built here."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from hack.testbed import kueue, programs
+from hack.testbed import programs
+from hack.testbed.controllers import JOB_SET, KINDS, KUEUE, Controller
 from tests.manifests.conftest import kustomize
 
 DEPLOYMENT = {
@@ -14,29 +16,37 @@ DEPLOYMENT = {
     "metadata": {"name": "controller-manager"},
     "spec": {
         "template": {
-            "spec": {
-                "containers": [{"name": "manager", "image": "example.com/x:1", "imagePullPolicy": "Always"}]
-            }
+            "spec": {"containers": [{"name": "manager", "image": "example.com/x:1", "args": ["--config=a"]}]}
         }
     },
 }
 
 
+@pytest.mark.parametrize("controller", [KUEUE, *KINDS], ids=lambda each: each.name)
 def test_its_manifests_get_the_image_that_is_built_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(programs, "kueue", lambda: tmp_path / "built")
-    default = tmp_path / "built/config/default"
+    monkeypatch.setattr(programs, "controller", lambda *_: tmp_path / "built")
+    default = tmp_path / "built" / controller.overlay
     default.mkdir(parents=True)
     (default / "manager.yaml").write_text(json.dumps(DEPLOYMENT))
-    (default / "kustomization.yaml").write_text(
-        json.dumps({"namePrefix": "kueue-", "resources": ["manager.yaml"]})
-    )
+    (default / "kustomization.yaml").write_text(json.dumps({"resources": ["manager.yaml"]}))
     folder = tmp_path / "overlay"
     folder.mkdir()
-    kueue.write_overlay(folder)
-    made = kustomize(folder)
-    assert [each["metadata"]["name"] for each in made.of("Deployment")] == [kueue.DEPLOYMENT]
-    (container,) = made.containers()
-    version = programs.version(kueue.MODULE)
-    assert (container["image"], container["imagePullPolicy"]) == (f"vgpu.io/kueue:{version}", "Never")
+    controller.write_overlay(folder)
+    (container,) = kustomize(folder).containers()
+    image = f"vgpu.io/{controller.name}:{programs.pinned(controller.name, controller.module)}"
+    assert (container["image"], container["imagePullPolicy"]) == (image, "Never")
+    assert tuple(container["args"]) == (controller.flags or ("--config=a",))
+
+
+def test_it_needs_go_until_it_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VGPU_CACHE", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(programs.MissingError) as error:
+        JOB_SET.image()
+    assert str(error.value) == "missing: Go 1.26 or newer, to build jobset: https://go.dev/doc/install"
+    built = tmp_path / "programs" / f"jobset-{JOB_SET.version}"
+    built.mkdir(parents=True)
+    (built / "jobset").write_text("program")
+    assert JOB_SET.image().is_file()

@@ -60,16 +60,6 @@ def test_a_control_plane_needs_neither_root_nor_what_nodes_need(
     assert programs.kubernetes() == folder
 
 
-def test_kueue_needs_go_until_it_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VGPU_CACHE", str(tmp_path))
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(programs.MissingError) as error:
-        programs.kueue()
-    assert str(error.value) == "missing: Go 1.26 or newer, to build Kueue: https://go.dev/doc/install"
-    programs.installed().kueue.mkdir(parents=True)
-    assert programs.kueue() == programs.installed().kueue
-
-
 def test_go_is_not_needed_once_the_programs_are_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,9 +9,10 @@ import yaml
 
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.kube.api import NODES, PODS, Kind
-from hack.testbed import kueue
 from hack.testbed.cluster import PROJECT
+from hack.testbed.controllers import KUEUE
 from tests.e2e.kubectl import Kubectl, KubectlError, is_ready
+from tests.e2e.nightly.controllers import install
 from tests.e2e.slices import check_disjoint, held
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import IMAGE, PREFIX, SLEEP, container, pod
@@ -39,10 +40,7 @@ class Teams(NamedTuple):
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Teams]:
     """Kueue, ready, on a cluster whose nodes have the label of the page's flavor; the teams' strict namespaces."""
     everywhere = Kubectl("")
-    folder = tmp_path_factory.mktemp("kueue")
-    kueue.write_overlay(folder)
-    everywhere("apply", "--server-side", "--kustomize", str(folder))
-    Kubectl(kueue.NAMESPACE)("rollout", "status", f"deployment/{kueue.DEPLOYMENT}", "--timeout=180s")
+    install(KUEUE, tmp_path_factory.mktemp("kueue"))
     everywhere("label", "nodes", "--all", *(f"{k}={v}" for k, v in QUEUES[0]["spec"]["nodeLabels"].items()))
     teams = Teams(Kubectl("team-a"), Kubectl("team-b"))
     for team in teams:
