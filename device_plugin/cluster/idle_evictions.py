@@ -1,8 +1,8 @@
 """Idle evictions: the leader evicts pods whose slices have all been idle for the pod's idle limit.
 
 The node's agent measures the idle time, warns the pod by an event, and then names the pod in the node's inventory until
-it is gone or works again. The pod must have a limit now that is not longer than the limit by which the agent judged, and
-the agent must be ready: an agent that is down cannot say that the pod works again. An eviction respects
+it is gone or works again. The pod must have a limit now, not longer than the limit by which the agent judged, and the
+agent must be ready: an agent that is down cannot say that the pod works again. An eviction respects
 PodDisruptionBudgets. If it is refused, it is tried again, after a delay that doubles each time; only the first refusal
 is reported by an event.
 """
