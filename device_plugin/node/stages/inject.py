@@ -100,7 +100,7 @@ class CdiReload:
 
 
 class Injector:
-    """Writes and removes the records and files of containers. Callers hold one lock, except for `announce`."""
+    """Writes and removes the records and files of containers; the caller holds one lock for both."""
 
     def __init__(
         self,
