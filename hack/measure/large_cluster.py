@@ -10,10 +10,11 @@ from itertools import islice
 from typing import Any
 
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.cards import Card, Inventory
+from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.contract.grants import CardSize, Grant, Slice
+from hack.bench import hygon
 
-CARDS, MEM_MIB, UNITS, GROUPS, MOST = 8, 16368, 16, 60, 4
+CARDS = 8
 FAMILY = "hygon.com/dcu"
 # Most images of a node that the kubelet lists by default, and objects in a page.
 IMAGES, PAGE = 50, 500
@@ -77,23 +78,7 @@ def nodes(count: int) -> list[dict[str, Any]]:
     """The metadata of nodes with their inventories."""
     made = []
     for n in range(count):
-        cards = tuple(
-            Card(
-                uuid(n, c),
-                FAMILY,
-                "Z100",
-                f"0000:{c:02x}:00.0",
-                MEM_MIB,
-                UNITS,
-                GROUPS,
-                GROUPS,
-                1,
-                MOST,
-                0,
-                healthy=True,
-            )
-            for c in range(CARDS)
-        )
+        cards = tuple(hygon.card(uuid(n, c), FAMILY, c) for c in range(CARDS))
         kept = {
             annotations.CARDS: Inventory(cards).encode(),
             "node.alpha.kubernetes.io/ttl": "30",
@@ -146,7 +131,10 @@ def pods(node_count: int, count: int) -> list[dict[str, Any]]:
         ])  # fmt: skip
         held = Slice(uuid(n, c), 4092, tuple(range(round_ * 15, round_ * 15 + 15)))
         grant = Grant(
-            meta["uid"], f"node-{n:05}", {"main": (held,)}, cards={held.card: CardSize(MEM_MIB, MOST)}
+            meta["uid"],
+            f"node-{n:05}",
+            {"main": (held,)},
+            cards={held.card: CardSize(hygon.MIB, hygon.SLICES)},
         )
         meta["annotations"][annotations.GRANT] = grant.encode()
         owner = {
@@ -216,7 +204,7 @@ def whole_node(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A node with this metadata, and with the status that the kubelet writes."""
     amounts = {
         "cpu": "128", "memory": "1056594548Ki", "ephemeral-storage": "1840576000Ki", "pods": "110",
-        f"{FAMILY}-mem": str(CARDS * UNITS), f"{FAMILY}-cores": str(CARDS * GROUPS), FAMILY: str(CARDS),
+        f"{FAMILY}-mem": str(CARDS * hygon.UNITS), f"{FAMILY}-cores": str(CARDS * hygon.GROUPS), FAMILY: str(CARDS),
     }  # fmt: skip
     conditions = [
         {
@@ -292,7 +280,7 @@ def whole_pod(metadata: Mapping[str, Any], node: str, limits: Mapping[str, str])
 
 def waiting_pod() -> dict[str, Any]:
     """A pod that asks for a whole card's memory and core groups, and so fits nowhere."""
-    limits = {f"{FAMILY}-mem": str(UNITS), f"{FAMILY}-cores": str(GROUPS)}
+    limits = {f"{FAMILY}-mem": str(hygon.UNITS), f"{FAMILY}-cores": str(hygon.GROUPS)}
     return whole_pod(metadata(WAITS, "default", 20_000_000, {}, ()), "", limits)
 
 
