@@ -32,7 +32,7 @@ MAX_GRACE = 366 * 86_400
 _decoded = decoder(structs.RawJob)
 
 
-class Metadata(TypedDict):
+class JobMetadata(TypedDict):
     """The fields of a Job that are in its metadata; see Job."""
 
     namespace: str
@@ -82,10 +82,10 @@ def read_job(text: Text, resources: Resources = None) -> Job:
     )
 
 
-def of_metadata(meta: structs.Meta) -> Metadata:
+def of_metadata(meta: structs.Meta) -> JobMetadata:
     """Returns the fields of a Job, or of another workload, that are in its metadata."""
     owner = controller(meta)
-    return Metadata(
+    return JobMetadata(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
