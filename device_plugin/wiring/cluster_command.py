@@ -10,20 +10,21 @@ beats the default.
 import argparse
 import os
 
-from device_plugin.wiring import settings
 from device_plugin.wiring.commands import run_service
+from device_plugin.wiring.setting_sources import add_flags, load, require
+from device_plugin.wiring.settings import ClusterSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add one flag for each setting."""
     parser.usage = "vgpu cluster [--config FILE] [--SETTING VALUE]..."
-    settings.add_flags(parser, settings.ClusterSettings)
+    add_flags(parser, ClusterSettings)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the cluster service until it is stopped. Raises SettingsError before anything is started."""
-    loaded = settings.load(settings.ClusterSettings, vars(args), os.environ)
-    settings.require(loaded.pod_name, "podName")
+    loaded = load(ClusterSettings, vars(args), os.environ)
+    require(loaded.pod_name, "podName")
     from device_plugin.wiring.cluster import run as serve
 
     return run_service(lambda stop: serve(loaded, stop))

@@ -11,8 +11,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from device_plugin.wiring import settings
 from device_plugin.wiring.commands import run_service
+from device_plugin.wiring.setting_sources import add_flags, load, require
+from device_plugin.wiring.settings import NodeSettings
 
 if TYPE_CHECKING:
     from device_plugin.wiring.node import Host
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add one flag for each setting."""
     parser.usage = "vgpu node [--config FILE] [--SETTING VALUE]..."
-    settings.add_flags(parser, settings.NodeSettings)
+    add_flags(parser, NodeSettings)
 
 
-def run(args: argparse.Namespace, host: "Callable[[settings.NodeSettings], Host] | None" = None) -> int:
+def run(args: argparse.Namespace, host: "Callable[[NodeSettings], Host] | None" = None) -> int:
     """Run the node agent until it is stopped; `host` returns its host, by default the real one.
 
     Raises SettingsError before anything is started.
     """
-    loaded = settings.load(settings.NodeSettings, vars(args), os.environ)
-    settings.require(loaded.node_name, "nodeName")
+    loaded = load(NodeSettings, vars(args), os.environ)
+    require(loaded.node_name, "nodeName")
     from device_plugin.wiring import node
 
     return run_service(lambda stop: node.run(loaded, stop, host or node.host))

@@ -23,7 +23,8 @@ from msgspec import UNSET, UnsetType
 
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.wiring import settings_checks
-from device_plugin.wiring.settings import NodeSettings, SettingsError, read_file
+from device_plugin.wiring.setting_sources import read_file
+from device_plugin.wiring.settings import NodeSettings, SettingsError
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import yaml
 
 from device_plugin.adapters.yaml_text import NotYamlError, parse
 from device_plugin.core.requests import resource_names
-from device_plugin.wiring import settings
+from device_plugin.wiring.setting_sources import add_flags, load
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 
 
@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vgpu scheduler-config --template FILE [--out FILE] [--config FILE] [--SETTING VALUE]..."
     parser.add_argument("--template", metavar="FILE", required=True, help="KubeSchedulerConfiguration")
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: stdout)")
-    settings.add_flags(parser, ClusterSettings)
+    add_flags(parser, ClusterSettings)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write kube-scheduler's configuration, made from the template. Raises SettingsError."""
-    loaded = settings.load(ClusterSettings, vars(args), os.environ)
+    loaded = load(ClusterSettings, vars(args), os.environ)
     template = Path(args.template)
     try:
         text = yaml.safe_dump(filled(parse(template.read_text()), loaded), sort_keys=False)

@@ -3,7 +3,6 @@
 import ipaddress
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from device_plugin.adapters.http.server import address
@@ -11,15 +10,13 @@ from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, 
 from device_plugin.core.requests import is_prefix
 from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import MOST_MOUNTS
-
-if TYPE_CHECKING:
-    from device_plugin.wiring.settings import (
-        ClusterSettings,
-        JobsSettings,
-        NodeScoreSettings,
-        NodeSettings,
-        UiSettings,
-    )
+from device_plugin.wiring.settings import (
+    ClusterSettings,
+    JobsSettings,
+    NodeScoreSettings,
+    NodeSettings,
+    UiSettings,
+)
 
 # The address of a page, and the name of a header.
 _PUBLIC = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
@@ -28,7 +25,7 @@ _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 _QUEUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
-def node(settings: "NodeSettings") -> Iterator[str]:
+def node(settings: NodeSettings) -> Iterator[str]:
     """The problems of the settings of `vgpu node`."""
     for vendor in settings.enforcement.keys() - settings.prefixes.keys():
         yield f"enforcement: no prefix is set for PCI vendor {vendor!r}: write one of {', '.join(settings.prefixes)}"
@@ -38,7 +35,7 @@ def node(settings: "NodeSettings") -> Iterator[str]:
     yield from _server(settings.kube.server)
 
 
-def cluster(settings: "ClusterSettings") -> Iterator[str]:
+def cluster(settings: ClusterSettings) -> Iterator[str]:
     """The problems of the settings of `vgpu cluster`."""
     yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
     yield from _address("extenderListen", settings.extender_listen)
@@ -48,7 +45,7 @@ def cluster(settings: "ClusterSettings") -> Iterator[str]:
     yield from _private("extenderListen", settings.extender_listen, "binds pods")
 
 
-def jobs(settings: "JobsSettings") -> Iterator[str]:
+def jobs(settings: JobsSettings) -> Iterator[str]:
     """The problems of the settings of `vgpu job-engine`."""
     from device_plugin.core.jobs.rates import read_rates  # not in the node agent, to save memory
 
@@ -68,7 +65,7 @@ def jobs(settings: "JobsSettings") -> Iterator[str]:
     yield from _private("explainListen", settings.explain_listen, "reads about the jobs of all namespaces")
 
 
-def ui(settings: "UiSettings") -> Iterator[str]:
+def ui(settings: UiSettings) -> Iterator[str]:
     """The problems of the settings of `vgpu ui-server`."""
     yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
     yield from _address("listen", settings.listen)
@@ -101,7 +98,7 @@ def _private(key: str, listen: str, does: str) -> Iterator[str]:
         yield f"{key}: {listen} is no loopback address, and whoever reaches it {does}: write 127.0.0.1:{port}"
 
 
-def _node_score(settings: "NodeScoreSettings") -> Iterator[str]:
+def _node_score(settings: NodeScoreSettings) -> Iterator[str]:
     for name in TYPES:
         given = getattr(settings, name)
         if set(given) != set(Weights.__slots__):

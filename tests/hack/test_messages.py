@@ -35,7 +35,7 @@ PASSED_ON = {
     "device_plugin/core/requests.py": 1,
     "device_plugin/node/stages/allocate.py": 2,
     "device_plugin/wiring/failures.py": 1,
-    "device_plugin/wiring/settings.py": 1,
+    "device_plugin/wiring/setting_sources.py": 1,
 }
 
 

@@ -9,7 +9,8 @@ from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.metrics import MetricType
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.node.vendors.families import FAMILIES
-from device_plugin.wiring.settings import KINDS, settings_of
+from device_plugin.wiring.setting_sources import settings_of
+from device_plugin.wiring.settings import KINDS
 from hack.generate.reference import cards, metrics, tables
 from hack.generate.reference.__main__ import FOLDER, PAGES
 from vgpu_runtime.paths import SOURCES

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from device_plugin.wiring.scheduler_config import filled
-from device_plugin.wiring.settings import ClusterSettings, load
+from device_plugin.wiring.setting_sources import load
+from device_plugin.wiring.settings import ClusterSettings
 from hack.testbed.programs import installed
 from tests.requirement import require
 from vgpu_runtime.paths import SOURCES

@@ -12,15 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from device_plugin.wiring.settings import (
-    KINDS,
-    JobsSettings,
-    NodeSettings,
-    Setting,
-    SettingsError,
-    load,
-    settings_of,
-)
+from device_plugin.wiring.setting_sources import Setting, load, settings_of
+from device_plugin.wiring.settings import KINDS, JobsSettings, NodeSettings, SettingsError
 from hack.generate.chart import files, schemas, variants
 from hack.generate.chart.templates import filled, merged
 from hack.testbed.programs import installed

@@ -9,7 +9,8 @@ import pytest
 from device_plugin.cli.check.installation import NODE_AGENTS
 from device_plugin.cli.reading.allocator_deployment import read_deployment
 from device_plugin.kube.api import Ref
-from device_plugin.wiring.settings import NodeSettings, load
+from device_plugin.wiring.setting_sources import load
+from device_plugin.wiring.settings import NodeSettings
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize, rendered
 from tests.pages import blocks
 

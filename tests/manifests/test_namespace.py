@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from device_plugin.wiring.settings import ClusterSettings, JobsSettings, load
+from device_plugin.wiring.setting_sources import load
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings
 from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize
 

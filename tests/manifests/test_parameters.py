@@ -12,7 +12,8 @@ from device_plugin.cli.check.installation import NODE_AGENTS
 from device_plugin.core.jobs.pools import MOST_POOLS
 from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.node.vendors.families import CARD_VARIABLES
-from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
+from device_plugin.wiring.setting_sources import load
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.errors import StatusError
 from hack.embedded.apiserver.resources import JOBS, PODS, RequestTarget

@@ -10,7 +10,8 @@ from device_plugin.node.vendors.host_stack import CARD_NODE
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.wiring.commands import parse
 from device_plugin.wiring.mount_writable import DEFAULT_CONTAINERS
-from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
+from device_plugin.wiring.setting_sources import load
+from device_plugin.wiring.settings import ClusterSettings, NodeSettings
 from hack.embedded.apiserver.resources import PODS
 from hack.embedded.apiserver.selectors import selects
 from hack.embedded.apiserver.store import Stored

@@ -7,7 +7,7 @@ import msgspec
 import yaml
 
 from device_plugin.core.enforcement import Enforcement
-from device_plugin.wiring.settings import Setting, settings_of
+from device_plugin.wiring.setting_sources import Setting, settings_of
 from vgpu_runtime.sim.cards import KEYS, MAX_CARDS, PRESETS, SimCard
 
 Schema = Mapping[str, object]

@@ -9,7 +9,8 @@ from device_plugin.core.contract.annotations import KEYS
 from device_plugin.core.contract.events import AGENT, CLUSTER, COMMANDS, ENGINE, Event
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.node.api import BURST, REFILL_SECONDS
-from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, UiSettings, settings_of
+from device_plugin.wiring.setting_sources import settings_of
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, UiSettings
 from vgpu_runtime.paths import SOURCES
 
 PARAMETERS = "manifests/admission/parameters.yaml"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, Weights
-from device_plugin.wiring import settings
+from device_plugin.wiring import setting_sources
 from device_plugin.wiring.commands import main
-from device_plugin.wiring.settings import ClusterSettings, NodeSettings, SettingsError
+from device_plugin.wiring.settings import KINDS, ClusterSettings, NodeSettings, SettingsError
 from vgpu_runtime.paths import SOURCES
 
 MANY_PATHS = "[" + ",".join(f'"/opt/{n}"' for n in range(17)) + "]"
@@ -17,8 +17,8 @@ MANY_PATHS = "[" + ",".join(f'"/opt/{n}"' for n in range(17)) + "]"
 
 def load(argv: list[str], environ: dict[str, str]) -> NodeSettings:
     parser = argparse.ArgumentParser()
-    settings.add_flags(parser, NodeSettings)
-    return settings.load(NodeSettings, vars(parser.parse_args(argv)), environ)
+    setting_sources.add_flags(parser, NodeSettings)
+    return setting_sources.load(NodeSettings, vars(parser.parse_args(argv)), environ)
 
 
 @pytest.fixture
@@ -198,14 +198,14 @@ def test_what_a_service_cannot_work_with_is_said_with_what_to_write(
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.8.0.1:9401", "[::1]:9401", "localhost:9401"])
 def test_any_loopback_address_will_do(listen: str) -> None:
     environ = {"VGPU_EXTENDER_LISTEN": listen, "VGPU_KUBE_SERVER": "https://[::1]:6443/k8s"}
-    assert settings.load(ClusterSettings, {}, environ).extender_listen == listen
+    assert setting_sources.load(ClusterSettings, {}, environ).extender_listen == listen
 
 
 def test_weights_of_the_file_reach_the_policy(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     weights = "{gpu: 0, cpu: 0.5, memory: 0.3, disk: 0.2}"
     path.write_text(f"version: v1\nnodeScore:\n  cpu: {weights}\n  mostLoad: 0.8\n  free: count\n")
-    scoring = settings.load(ClusterSettings, {"config": str(path)}, {}).node_score.scoring()
+    scoring = setting_sources.load(ClusterSettings, {"config": str(path)}, {}).node_score.scoring()
     assert scoring.weights == {**DEFAULT_WEIGHTS, "cpu": Weights(0, 0.5, 0.3, 0.2)}
     assert (scoring.most_memory, scoring.most_load, scoring.counts) == (0.9, 0.8, True)
 
@@ -217,10 +217,10 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
     assert (ended.value.code, capsys.readouterr().out) == (0, f"vgpu {project['version']}\n")
 
 
-@pytest.mark.parametrize("kind", settings.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_setting_has_a_help_text(kind: type[NodeSettings]) -> None:
     parser = argparse.ArgumentParser()
-    settings.add_flags(parser, kind)
+    setting_sources.add_flags(parser, kind)
     assert all(action.help for action in parser._actions)
 
 
