@@ -163,15 +163,16 @@ class WaitingPods(Bounded[str, Waiting]):
         matter. A lasting refusal has only reasons that no slice changes, so it stays equal until an inventory changes.
         """
         found = self.get(pod.uid)
-        if found is None or found.refused is None or found.pod is not pod or found.hopeless != request:
+        if found is None or found.refused is None or found.hopeless != request:
             return None
         refused, gained = found.refused, self._ledger.gained
         if not _hold(refused, found.gained, found.restocked, self._ledger):
             return None
         if self._node_lists.of(nodes) is not found.nodes:
             return None
-        if found.gained != gained:
-            self.keep(replace(found, gained=gained))
+        # kube-scheduler writes a refusal to the pod, so that the pod may be another version now.
+        if found.gained != gained or found.pod is not pod:
+            self.keep(replace(found, pod=pod, gained=gained))
         return refused
 
     def inherit(self, pod: Pod, waits_for: WaitsFor) -> None:

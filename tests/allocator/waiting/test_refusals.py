@@ -157,6 +157,20 @@ def test_what_a_pod_is_told_again_is_what_a_fresh_decision_says(seed: int, mocke
     assert lasting > 5
 
 
+def test_a_refused_pod_whose_status_was_written_is_refused_again_without_a_decision(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    large, waiting = world.pod("large", mem=17), one.allocator.waiting.pods
+    assert one.ask(large) == ""
+    written = structs.replace(large, labels={"team": "a"})
+    one.view.pod_news.see(written)
+    again = mocker.spy(waiting, "again")
+    assert one.ask(written) == ""
+    assert again.spy_return is not None
+    (entry,) = waiting.values()
+    assert entry.pod is one.view.pods.get(large.uid) is not large
+
+
 def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
     world: World, one: Replica, mocker: MockerFixture
 ) -> None:
