@@ -192,9 +192,13 @@ class KnownJobs:
                 pod = pods[name]
                 if self._awaited(pod, report):
                     self.changes += 1
+                first = pod.uid not in self._received
                 self._received[pod.uid] = _Received(report, now)
                 known = self._job_of(pod)
                 if pod.index == 0 and known is not None and not (known.problem or known.spec.parts):
+                    if first:
+                        # The last report was another pod's: in the time between them nobody worked.
+                        self._histories.add(known.job.uid, now, 0, None)
                     self._histories.add(known.job.uid, now, self._width(known.job), report.progress)
 
     def _width(self, job: Job) -> int:

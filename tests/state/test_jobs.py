@@ -276,6 +276,24 @@ def test_what_an_agent_tells_is_believed_of_the_pods_on_its_node(known: KnownJob
     assert (known.managed()[A].saved, known.managed()[A].received) == (5, 30.0)
 
 
+def test_the_time_in_which_a_job_was_stopped_is_no_time_of_work(known: KnownJobs) -> None:
+    """Its next pod may have done more at its first report than the last one had at its last."""
+    known.see(job("a"))
+
+    def works(pod: str, begins: float, done: int) -> None:
+        known.pods.see(structs.replace(replica(job("a"), 0), uid=pod))
+        for step in range(61):
+            report = ProgressReport(Progress(done + step * 10, 10_000))
+            known.receive("n1", {("default", "a-0-x", "main"): report}, begins + step * 10.0)
+        known.pods.gone(pod)
+
+    works("first", 0.0, 0)
+    works("second", 100_000.0, 605)
+    history = known.managed()[A].history
+    assert history is not None
+    assert history.seconds_left(1) == pytest.approx(10_000 - 1205)
+
+
 def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> None:
     known.see(job("a"))
     known.pods.see(replica(job("a"), 0))
