@@ -2,6 +2,7 @@
 
     vgpu attach train                                # in the pod of index 0, else in the first one that runs
     vgpu attach train --index 3
+    vgpu attach pytorchjob/tune                      # another kind of workload that a queue starts
     vgpu attach train -- /usr/local/vgpu/vgpu-smi    # a program in place of the shell
     vgpu attach train --dry-run                      # only prints the kubectl command
 
@@ -14,9 +15,10 @@ import sys
 from collections.abc import Sequence
 
 from device_plugin.cli.access import caller, engine
-from device_plugin.cli.logs import add_index, where
+from device_plugin.cli.access.engine import typed
+from device_plugin.cli.logs import add_index, pods_of
 from device_plugin.cli.run.kubectl import Kubectl
-from device_plugin.cli.run.pods import JOB_PODS, JobPod, of_job
+from device_plugin.cli.run.pods import JobPod
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 
@@ -42,17 +44,16 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ObjectNameError, AttachError, EngineError, RunError, ApiError, EndpointError.
     """
-    of = engine.job_named(args)
     with caller.connected(args) as client:
-        job = engine.found(client, of)
-        pod = _chosen(job, of_job(client.list(JOB_PODS, where(job, args.index)).items, job.uid))
+        job = engine.found(client, engine.job_named(args))
+        pod = _chosen(job, pods_of(client, job, args.index))
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     options = ("--stdin", "--tty") if terminal else ("--stdin",)
     words = ("exec", *options, pod.name, f"--container={pod.container}", "--", *(args.program or _SHELL))
     if args.dry_run:
-        print(caller.kubectl_line(args, of.namespace, *words))
+        print(caller.kubectl_line(args, job.namespace, *words))
         return 0
-    return Kubectl(caller.kubeconfig(args), of.namespace, caller.kubectl_words(args)).attached(*words)
+    return Kubectl(caller.kubeconfig(args), job.namespace, caller.kubectl_words(args)).attached(*words)
 
 
 def _chosen(job: Job, pods: Sequence[JobPod]) -> JobPod:
@@ -60,9 +61,9 @@ def _chosen(job: Job, pods: Sequence[JobPod]) -> JobPod:
     running = [pod for pod in pods if pod.running and not pod.ended]
     if not running:
         raise AttachError(
-            f"no pod of {job.namespace}/{job.name} runs now: see what it waits for with `vgpu why job/{job.name}`"
+            f"no pod of {'/'.join(job.key)} runs now: see what it waits for with `vgpu why {typed(job)}`"
             if not job.ended
-            else f"{job.namespace}/{job.name} has ended: see its output with `vgpu logs {job.name}`"
+            else f"{'/'.join(job.key)} has ended: see its output with `vgpu logs {job.key[1]}`"
         )
     return min(
         running, key=lambda pod: (int(pod.index) if pod.index.isdecimal() else 0, pod.created, pod.name)

@@ -1,6 +1,7 @@
 """`vgpu cancel JOB`: deletes a job, with its pods and all else that belongs to it.
 
     vgpu cancel train             # asks first, on a terminal
+    vgpu cancel jobset/pretrain   # or another kind of workload that a queue starts, such as rayjob/tune
     vgpu cancel train --yes
     vgpu cancel train --dry-run   # only prints the kubectl command
 
@@ -13,7 +14,8 @@ import sys
 from device_plugin.cli.access import caller, engine
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.job import pods
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.core.workload_kinds import JOB
+from device_plugin.kube.api import WORKLOADS, Ref
 from device_plugin.kube.errors import GoneError
 
 KEPT = 1
@@ -33,17 +35,18 @@ def run(args: argparse.Namespace) -> int:
     Returns KEPT if the user does not agree, else 0. Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """
     of = engine.job_named(args)
-    name = f"{of.namespace}/{of.name}"
     if args.dry_run:
-        print(caller.kubectl_line(args, of.namespace, "delete", "job", of.name))
+        resource = engine.kinds(of.kind)[0].resource
+        print(caller.kubectl_line(args, of.ref.namespace, "delete", resource, of.ref.name))
         return 0
     with caller.connected(args) as client:
         job = engine.found(client, of)
+        name = "/".join(job.key)
         if not args.yes and sys.stdin.isatty() and not _agreed(job):
             print(f"job {name} stays", file=sys.stderr)
             return KEPT
         try:
-            client.delete(JOBS, Ref(of.name, of.namespace, job.uid))
+            client.delete(WORKLOADS[job.kind], Ref(job.name, job.namespace, job.uid))
         except GoneError:
             print(f"job {name} was deleted before")
             return 0
@@ -53,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _agreed(job: Job) -> bool:
     """Ask the user whether the Job is to be deleted; returns the answer."""
-    state = (
-        "which has ended" if job.ended else f"which has {pods(job.active)}" if job.active else "which waits"
-    )
-    print(f"delete job {job.namespace}/{job.name}, {state}? [y/N] ", end="", file=sys.stderr, flush=True)
+    # The pods of other kinds than Job are not counted.
+    active = job.active if job.kind is JOB or job.suspend else job.width
+    state = "which has ended" if job.ended else f"which has {pods(active)}" if active else "which waits"
+    print(f"delete job {'/'.join(job.key)}, {state}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

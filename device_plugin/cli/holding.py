@@ -1,4 +1,4 @@
-"""The change of a Job that `vgpu stop` makes, and `vgpu resume` takes back."""
+"""The change of a Job, or of a workload of another kind, that `vgpu stop` makes, and `vgpu resume` takes back."""
 
 import argparse
 import json
@@ -8,10 +8,12 @@ from typing import NamedTuple
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
+from device_plugin.cli.access.names import Named
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.reading import CREATORS
-from device_plugin.kube.api import JOBS, Object, Ref
+from device_plugin.core.workload_kinds import MAKERS
+from device_plugin.kube.api import WORKLOADS, Object, Ref
 
 
 class Switch(NamedTuple):
@@ -40,20 +42,20 @@ def run(args: argparse.Namespace, switch: Switch) -> int:
     with caller.connected(args) as client:
         job, change = _decided(client, engine.job_named(args), switch)
         if args.dry_run and change:
-            words = "patch", "job", job.name, "--type=merge", f"--patch={json.dumps(change)}"
+            words = "patch", job.kind.resource, job.name, "--type=merge", f"--patch={json.dumps(change)}"
             print(caller.kubectl_line(args, job.namespace, *words))
         else:
             print(_made(client, job, change, switch))
     return 0
 
 
-def switched(client: KubeClient, of: Ref, switch: Switch) -> str:
+def switched(client: KubeClient, of: Named, switch: Switch) -> str:
     """Change the Job of this name; returns what was done, as text. Raises EngineError, ApiError."""
     job, change = _decided(client, of, switch)
     return _made(client, job, change, switch)
 
 
-def _decided(client: KubeClient, of: Ref, switch: Switch) -> tuple[Job, Object]:
+def _decided(client: KubeClient, of: Named, switch: Switch) -> tuple[Job, Object]:
     """Returns the Job and its change; the change is empty if there is nothing to do."""
     job = _changeable(engine.found(client, of))
     return job, switch.change(job)
@@ -62,18 +64,19 @@ def _decided(client: KubeClient, of: Ref, switch: Switch) -> tuple[Job, Object]:
 def _made(client: KubeClient, job: Job, change: Object, switch: Switch) -> str:
     if not change:
         return switch.unchanged(job)
-    client.patch(JOBS, Ref(job.name, job.namespace, job.uid), change)
+    client.patch(WORKLOADS[job.kind], Ref(job.name, job.namespace, job.uid), change)
     return switch.changed(job)
 
 
 def _changeable(job: Job) -> Job:
     """Returns `job`. Raises EngineError if the Job has ended, or another controller decides whether it runs."""
-    name = f"{job.namespace}/{job.name}"
+    name = "/".join(job.key)
     if job.ended or job.deleting:
         raise EngineError(f"job {name} has ended: create it again to run it again")
     if KUEUE_QUEUE in job.labels:
         raise EngineError(f"job {name} is Kueue's: write `active` in the spec of its Workload, false or true")
-    if QUEUE not in job.labels and job.owner not in CREATORS:
+    # The queue leaves out what another controller has made, with a copied label too.
+    if job.owner not in CREATORS and (QUEUE not in job.labels or job.owner in MAKERS):
         raise EngineError(
             f"job {name} belongs to {job.owner} {job.owner_name}: suspend or resume that in its place"
         )

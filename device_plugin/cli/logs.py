@@ -4,6 +4,7 @@
     vgpu logs train -f --tail 10   # the last lines, and those that come, until the job has ended
     vgpu logs train --index 0      # only of the pod with this index
     vgpu logs train --prefix       # each line begins with the index of its pod
+    vgpu logs jobset/pretrain      # of another kind of workload that a queue starts, such as rayjob/tune
 
 The lines are the programs' own bytes, as kubectl prints them. On a terminal the lines of a job with several pods have
 the prefix anyway. You need kubectl, and the rights to get the Job, to list its pods, and to get their logs. -v prints
@@ -13,25 +14,27 @@ each call of kubectl.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
+from device_plugin.cli.access.engine import EngineError, typed
 from device_plugin.cli.run.console import Console
 from device_plugin.cli.run.kubectl import Kubectl
 from device_plugin.cli.run.logs import RARER, Logs
 from device_plugin.cli.run.pods import JOB_PODS, JobPod, of_job
 from device_plugin.core.batch import COMPLETION_INDEX, JOB_NAME, Job
 from device_plugin.core.exit_status import UNREAD
-from device_plugin.kube.api import JOBS, Where
+from device_plugin.core.workload_kinds import JOB, RAY_JOB
+from device_plugin.kube.api import WORKLOADS, Where
 from device_plugin.kube.errors import GoneError, UnknownError
 
 # The least seconds between two looks at the pods.
 LOOK_SECONDS = 1.0
 # Seconds to wait for the last output after the Job's end.
 OUTPUT_SECONDS = 30.0
-Pods = Callable[[], Sequence[JobPod]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,10 +62,34 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def where(job: Job, index: int | None) -> Where:
-    """Returns the selection of a Job's pods; with an index, of the pods that have it."""
-    labels = f"{JOB_NAME}={job.name}"
-    return Where(job.namespace, labels if index is None else f"{labels},{COMPLETION_INDEX}={index}")
+def pods_of(client: KubeClient, job: Job, index: int | None) -> Sequence[JobPod]:
+    """Returns the pods of a job; with an index, those that have it.
+
+    The pods of another kind than Job are known by the label of its controller. Raises EngineError for an index there,
+    ApiError.
+    """
+    if job.kind is JOB:
+        labels = f"{JOB_NAME}={job.name}"
+        labels = labels if index is None else f"{labels},{COMPLETION_INDEX}={index}"
+        return of_job(client.list(JOB_PODS, Where(job.namespace, labels)).items, job.uid)
+    if index is not None:
+        raise EngineError(f"the pods of a {job.kind.name} have no index: leave --index out")
+    # The program of a RayJob prints in a pod of the Job by which KubeRay submits it, which has the RayJob's name.
+    selected = [job.pods_label, f"{JOB_NAME}={job.name}" if job.kind is RAY_JOB else ""]
+    listed = (client.list(JOB_PODS, Where(job.namespace, labels)).items for labels in selected if labels)
+    return [replace(pod, index="") for pods in listed for pod in pods if pod.owner]
+
+
+class _Pods:
+    """Reads the pods of a job when called. `job` is the job as it was read last."""
+
+    def __init__(self, client: KubeClient, job: Job, index: int | None) -> None:
+        self.job = job
+        self._client = client
+        self._index = index
+
+    def __call__(self) -> Sequence[JobPod]:
+        return pods_of(self._client, self.job, self._index)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,30 +97,25 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """
-    of = engine.job_named(args)
     with caller.connected(args) as client:
-        job = engine.found(client, of)
+        job = engine.found(client, engine.job_named(args))
         console = Console(sys.stdout.buffer, sys.stderr)
-        selected = where(job, args.index)
-
-        def pods() -> Sequence[JobPod]:
-            return of_job(client.list(JOB_PODS, selected).items, job.uid)
-
+        pods = _Pods(client, job, args.index)
         found = pods()
         several = len(found) > 1 or (job.width > 1 and args.index is None)
         logs = Logs(
-            Kubectl(caller.kubeconfig(args), of.namespace, caller.kubectl_words(args)), console,
+            Kubectl(caller.kubeconfig(args), job.namespace, caller.kubectl_words(args)), console,
             labelled=args.prefix or (sys.stdout.isatty() and several), tail=args.tail, follow=args.follow,
         )  # fmt: skip
         if not any(pod.has_run for pod in found):
             which = "pod" if args.index is None else f"pod with index {args.index}"
             console.say(
-                f"no {which} of {of.namespace}/{of.name} has run: `vgpu why job/{of.name}` says what it waits for"
+                f"no {which} of {'/'.join(job.key)} has run: `vgpu why {typed(job)}` says what it waits for"
             )
         try:
             logs.look(found)
             if args.follow:
-                _follow(client, job, logs, console, pods)
+                _follow(client, logs, console, pods)
             if not logs.print_rest(pods, OUTPUT_SECONDS if args.follow else inf) and not console.closed:
                 console.say("not all output is printed: write the command again without -f")
         finally:
@@ -101,18 +123,20 @@ def run(args: argparse.Namespace) -> int:
     return UNREAD if console.closed else 0
 
 
-def _follow(client: KubeClient, job: Job, logs: Logs, console: Console, pods: Pods) -> None:
+def _follow(client: KubeClient, logs: Logs, console: Console, pods: _Pods) -> None:
     """Read the output of the pods that come, until the Job has ended or nobody reads the output. Raises ApiError."""
     while not console.closed:
         began = time.monotonic()
         try:
-            now = client.get(JOBS, job)
+            now = client.get(WORKLOADS[pods.job.kind], pods.job)
+            gone = now.uid != pods.job.uid
+            pods.job = pods.job if gone else now
             logs.look(pods())
         except GoneError:
             return
         except UnknownError as error:
             console.say(f"the API server does not answer: {error}")
         else:
-            if now.ended or now.uid != job.uid:
+            if now.ended or gone:
                 return
         time.sleep(max(LOOK_SECONDS, RARER * (time.monotonic() - began)))

@@ -26,7 +26,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
-from device_plugin.cli.access.names import named
+from device_plugin.cli.access.names import Named, named
 from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.follow import show_changes
 from device_plugin.cli.printing.output import NONE, Column, Listing, ListPrinter, age
@@ -35,7 +35,7 @@ from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import JobPhase, pods
 from device_plugin.core.jobs.reading import held
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.kube.api import WORKLOADS, Ref
 
 NOBODY = "no job is in a queue"
 # Seconds between two questions to the job engine, each of which takes a port-forward.
@@ -85,11 +85,11 @@ def run(args: argparse.Namespace) -> int:
         return show_changes(threading.Event(), lambda: printer.show_changes(reader.read().rows), ASK_SECONDS)
 
 
-def _to_admit(args: argparse.Namespace) -> Ref:
+def _to_admit(args: argparse.Namespace) -> Named:
     """Returns the job to start by hand. Raises EngineError, ObjectNameError, EndpointError."""
     if len(args.jobs) != 2:
         raise EngineError(f"{engine.ADMIT} starts one job: write `vgpu queue {engine.ADMIT} JOB`")
-    return named(args.jobs[1], {}, lambda: caller.namespace(args)).ref
+    return named(args.jobs[1], engine.WORKLOAD_WORDS, lambda: caller.namespace(args))
 
 
 def _chosen(args: argparse.Namespace) -> tuple[str, Collection[str]]:
@@ -210,9 +210,10 @@ def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
     return table.getvalue().rstrip("\n")
 
 
-def admitted(client: KubeClient, of: Ref) -> str:
+def admitted(client: KubeClient, of: Named) -> str:
     """Start a job by hand; returns what was done, as text. Raises EngineError, ApiError."""
-    name, job = f"{of.namespace}/{of.name}", engine.found(client, of)
+    job = engine.found(client, of)
+    name = "/".join(job.key)
     if QUEUE not in job.labels:
         raise EngineError(
             f"job {name} is in no queue: start it with `kubectl patch`, or give it the label {QUEUE}"
@@ -225,9 +226,10 @@ def admitted(client: KubeClient, of: Ref) -> str:
         raise EngineError(f"job {name} has ended: create it again")
     if held(job):
         raise EngineError(
-            f"job {name} is held, and would be stopped again: release it with `vgpu resume {of.name}`"
+            f"job {name} is held, and would be stopped again: release it with `vgpu resume {job.key[1]}`"
         )
     if not job.suspend:
         return f"{name} was started before"
-    client.patch(JOBS, Ref(of.name, of.namespace, job.uid), {"spec": {"suspend": False}})
+    change = {"spec": job.kind.suspension(suspend=False)}
+    client.patch(WORKLOADS[job.kind], Ref(job.name, job.namespace, job.uid), change)
     return f"{name} starts with {pods(job.parallelism)}"

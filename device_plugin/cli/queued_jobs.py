@@ -23,10 +23,12 @@ from device_plugin.core.contract.events import WHY_A_JOB_WAITS
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.job import HELD, JobPhase, JobSpec
 from device_plugin.core.jobs.reading import has_run, job_spec
+from device_plugin.core.jobs.workload_reading import workload_spec
 from device_plugin.core.printable import one_line
 from device_plugin.core.timestamps import seconds
-from device_plugin.kube.api import EVENTS, JOBS, Where
-from device_plugin.kube.errors import ApiError
+from device_plugin.core.workload_kinds import JOB
+from device_plugin.kube.api import EVENTS, JOBS, WORKLOADS, Where
+from device_plugin.kube.errors import ApiError, GoneError
 
 Row = Mapping[str, Any]
 # Phases of Jobs that have ended, by the type of their condition. The job engine knows no such Jobs.
@@ -117,9 +119,18 @@ class JobsReader:
         return JobsReading([*rows, *(_ended(jobs) if self._all else ())], missing, [note])
 
     def _jobs(self) -> tuple[Sequence[Job], Sequence[MissingRight]]:
+        """Returns the Jobs of queues, and the workloads of those other kinds that are named."""
         labels = ",".join(filter(None, (QUEUE, self._args.selector)))
-        found, _, missing = list_allowed(self._args, self._client, JOBS, Where(self._namespace, labels))
-        return found.items, missing
+        jobs, missing = list[Job](), list[MissingRight]()
+        words = {name.partition("/")[0] for name in self._names if "/" in name}
+        for kind in (JOB, *(kind for word in sorted(words) for kind in engine.kinds(word))):
+            # A kind that is not installed has no objects.
+            with suppress(GoneError):
+                where = Where(self._namespace, labels)
+                found, _, lacks = list_allowed(self._args, self._client, WORKLOADS[kind], where)
+                jobs += found.items
+                missing += lacks
+        return jobs, missing
 
     def _reasons(self) -> Mapping[str, str]:
         """Returns the last reason why each Job waits, by its UID; empty if the caller may not read events."""
@@ -163,6 +174,10 @@ def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
         spec = _spec(job, prefixes)
     except RequestError as error:
         return _row(job, None, JobPhase.REFUSED.value, why=str(error), since=job.created)
+    if not job.suspend and job.kind is not JOB:
+        # The pods of other kinds are not counted.
+        phase = JobPhase.STOPPING if spec.on_hold else JobPhase.RUNNING
+        return _row(job, spec, phase.value, since=job.started, width=job.width)
     if not job.suspend:
         phase = JobPhase.RUNNING if 0 < job.active <= job.ready else JobPhase.STARTING
         phase = JobPhase.STOPPING if spec.on_hold else phase
@@ -189,6 +204,8 @@ def ended_row(job: Job, end: JobCondition) -> Row:
 
 def _spec(job: Job, prefixes: Sequence[str]) -> JobSpec:
     """Returns the checked specification of the Job. Raises RequestError if it is malformed."""
+    if job.kind is not JOB:
+        return workload_spec(job, prefixes, {}, lambda _: 1.0)
     return job_spec(job, prefixes, {}, lambda _: 1.0, inf)
 
 
@@ -199,7 +216,7 @@ def _suspended(job: Job) -> str:
 def _row(job: Job, spec: JobSpec | None, phase: str, *, since: str, width: int = 0, why: str = "") -> Row:
     parts = spec.parts if spec is not None else 0
     return {
-        "namespace": job.namespace, "name": job.name, "queue": job.labels.get(QUEUE, ""), "place": None,
+        "namespace": job.namespace, "name": job.key[1], "queue": job.labels.get(QUEUE, ""), "place": None,
         "phase": phase, "width": width, "min": spec.least if spec is not None else None,
         "max": spec.most if spec is not None else None, "widths": [*spec.widths] or None if spec is not None else None,
         "progress": {"done": min(job.succeeded, parts), "total": parts} if parts else None,

@@ -1,6 +1,7 @@
 """`vgpu stop JOB`: stops a job, and keeps it from running until `vgpu resume`.
 
     vgpu stop train
+    vgpu stop jobset/pretrain   # or another kind of workload that a queue starts, such as rayjob/tune
     vgpu stop train --dry-run   # only prints the kubectl command
 
 A job of a queue gets the annotation vgpu.io/hold: its program is asked for a checkpoint if the job names a time for
@@ -17,6 +18,7 @@ from device_plugin.cli.holding import Switch, add_arguments
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import HOLD, QUEUE
 from device_plugin.core.jobs.reading import held
+from device_plugin.core.workload_kinds import JOB
 from device_plugin.kube.api import Object
 
 __all__ = ["STOP", "add_arguments", "run"]
@@ -33,17 +35,19 @@ def run(args: argparse.Namespace) -> int:
 def _change(job: Job) -> Object:
     if QUEUE in job.labels:
         return {} if held(job) else {"metadata": {"annotations": {HOLD: "true"}}}
-    return {} if job.suspend else {"spec": {"suspend": True}}
+    return {} if job.suspend else {"spec": job.kind.suspension(suspend=True)}
 
 
 def _stopped(job: Job) -> str:
     how = "held" if QUEUE in job.labels else "suspended"
-    what = "its pods end" if job.active else "it does not start"
-    return f"{job.namespace}/{job.name} is {how}: {what}, and `vgpu resume {job.name}` lets it go on"
+    # The pods of other kinds than Job are not counted.
+    runs = job.active if job.kind is JOB else not job.suspend
+    what = "its pods end" if runs else "it does not start"
+    return f"{'/'.join(job.key)} is {how}: {what}, and `vgpu resume {job.key[1]}` lets it go on"
 
 
 def _was_stopped(job: Job) -> str:
-    return f"{job.namespace}/{job.name} was stopped before: `vgpu resume {job.name}` lets it go on"
+    return f"{'/'.join(job.key)} was stopped before: `vgpu resume {job.key[1]}` lets it go on"
 
 
 STOP = Switch(_change, _stopped, _was_stopped)

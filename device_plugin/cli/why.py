@@ -25,7 +25,7 @@ from device_plugin.adapters.kube.templates import TemplatePod, read_template
 from device_plugin.allocator.why_pod import PodAnswer, asked_text
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
-from device_plugin.cli.access.names import named
+from device_plugin.cli.access.names import Named, named
 from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.printing import answers
 from device_plugin.cli.queued_jobs import ended_row
@@ -42,6 +42,7 @@ from device_plugin.core.http_values import JSON
 from device_plugin.core.pod_states import PodState
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import pod_request
+from device_plugin.core.workload_kinds import JOB
 from device_plugin.kube.api import JOBS, PODS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError
 
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     kind, of = named(args.name, KINDS, lambda: caller.namespace(args))
     with caller.connected(args) as client:
         if kind not in ("", "pod", "job"):
-            return _of_workload(client, args, of, kind)
+            return _of_workload(client, args, Named(kind, of))
         if kind != "job" and (found := _pod(client, of)) is not None:
             return _show(about_pod(client, args, found), args)
         if kind == "pod":
@@ -160,12 +161,26 @@ def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
     ]  # fmt: skip
 
 
-def _of_workload(client: KubeClient, args: argparse.Namespace, of: Ref, kind: str) -> int:
-    """Print the engine's answer about a queued workload of another kind than Job."""
-    status, text = engine.ask(client, args, JSON, job=f"{of.namespace}/{kind}/{of.name}")
-    if status != HTTPStatus.OK:
-        raise EngineError(text.strip())
-    return _show(planned(text), args)
+def _of_workload(client: KubeClient, args: argparse.Namespace, of: Named) -> int:
+    """Print the engine's answer about a queued workload of another kind than Job, or how the workload has ended."""
+    name = f"{of.ref.namespace}/{of.kind}/{of.ref.name}"
+    try:
+        status, text = engine.ask(client, args, JSON, job=name)
+    except (EngineError, ForwardError):
+        if (job := engine.found(client, of)).ended:
+            return _show(about_ended(client, job), args)
+        raise
+    if status == HTTPStatus.OK:
+        return _show(planned(text), args)
+    if status == HTTPStatus.NOT_FOUND:
+        job = engine.found(client, of)
+        if job.ended:
+            return _show(about_ended(client, job), args)
+        if QUEUE not in job.labels:
+            raise WhyError(
+                f"{name} is in no queue: to queue it, give it the label {QUEUE}, such as {QUEUE}=default"
+            )
+    raise EngineError(text.strip())
 
 
 def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -> int:
@@ -196,12 +211,14 @@ def about_ended(client: KubeClient, job: Job) -> Explanation:
     Raises WhyError for a Job that has not ended.
     """
     if job.end is None:
-        raise WhyError(f"job {job.namespace}/{job.name} has not ended")
+        raise WhyError(f"job {'/'.join(job.key)} has not ended")
     row = ended_row(job, job.end)
-    line = f"{job.namespace}/{job.name} {row['phase']}: {row['why'] or 'it is done'}"
+    line = f"{'/'.join(job.key)} {row['phase']}: {row['why'] or 'it is done'}"
     reasons = [f"It ended at {job.end.since}"] if job.end.since else []
-    reasons.append(f"Of its pods {job.succeeded} succeeded, and {job.failed} failed")
-    answer = Answer(line, [*reasons, *failures(client, job)])
+    # The pods of other kinds than Job are not counted.
+    if job.kind is JOB:
+        reasons += [f"Of its pods {job.succeeded} succeeded, and {job.failed} failed", *failures(client, job)]
+    answer = Answer(line, reasons)
     return Explanation(answer, {**row, **answer.as_object()})
 
 

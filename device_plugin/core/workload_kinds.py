@@ -5,6 +5,7 @@ Kubeflow's training operator v1, MPI operator v2beta1 and Trainer v1alpha1.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 # Labels by which controllers name, on a pod, the workload that it belongs to.
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
@@ -34,6 +35,18 @@ class WorkloadKind:
     def prefix(self) -> str:
         """The word before the name of an object in texts, `jobset/`; empty for Jobs."""
         return f"{self.name.lower()}/" if self.pod_label else ""
+
+    @property
+    def resource(self) -> str:
+        """The word by which kubectl knows the kind: `job`, or `jobsets.jobset.x-k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.pod_label else self.name.lower()
+
+    def suspension(self, *, suspend: bool) -> dict[str, Any]:
+        """The spec with the field `suspend` alone, for a merge patch."""
+        spec: Any = suspend
+        for field in reversed(self.suspend):
+            spec = {field: spec}
+        return dict(spec)
 
 
 JOB = WorkloadKind("batch", "v1", "jobs", "Job")

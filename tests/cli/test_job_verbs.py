@@ -16,8 +16,18 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import logs
 from device_plugin.cli.run import logs as pod_logs
 from device_plugin.cli.run import pods
+from device_plugin.core.workload_kinds import (
+    JOB_SET,
+    MPI_JOB,
+    MPI_JOB_V1,
+    PYTORCH_JOB,
+    RAY_CLUSTER,
+    RAY_JOB,
+    WorkloadKind,
+)
 from device_plugin.wiring.commands import main
 from tests.builders import objects
+from tests.builders.workloads import KINDS, body
 from tests.cli.fleet import Fleet
 from tests.contract.cluster import JOBS, PODS
 from tests.deadline import until
@@ -322,3 +332,134 @@ def test_jobs_that_others_start_or_that_have_ended_are_left_alone(
     fleet.patch(f"{JOBS}/train/status", {"status": {"conditions": [{"type": "Complete", "status": "True"}]}})
     assert vgpu(fleet, command, "train") == 2
     assert "job default/train has ended: create it again" in capfd.readouterr().err
+
+
+OF_EACH = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+
+
+def folder(kind: WorkloadKind) -> str:
+    return f"/apis/{kind.group}/{kind.version}/namespaces/default/{kind.plural}"
+
+
+def workload_pod(fleet: Fleet, name: str, labels: Mapping[str, str], *, owned: bool = True) -> None:
+    """A running pod with these labels, made by a controller unless it is not `owned`."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "any", "uid": "u", "controller": True}
+    metadata = {"labels": dict(labels), "ownerReferences": [owner] if owned else []}
+    fleet.post(PODS, objects.pod(name, metadata=metadata, restartPolicy="Never"))
+    status = {"name": "main", "image": "I", "imageID": "", "ready": True, "restartCount": 0, "state": RUNS}
+    fleet.say(name, phase="Running", containerStatuses=[status])
+
+
+@OF_EACH
+def test_a_workload_of_another_kind_is_held_and_released(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], kind: WorkloadKind
+) -> None:
+    fleet.post(folder(kind), body(kind, "tune"))
+    name, path = f"{kind.name.lower()}/tune", f"{folder(kind)}/tune"
+    assert vgpu(fleet, "stop", name, "--dry-run") == 0
+    resource = f"{kind.plural}.{kind.group}"
+    assert capfd.readouterr().out.startswith(
+        f"kubectl --namespace=default patch {resource} tune --type=merge "
+    )
+    assert vgpu(fleet, "stop", f"{kind.plural}/tune") == 0
+    said = f"default/{name} is held: it does not start, and `vgpu resume {name}` lets it go on\n"
+    assert capfd.readouterr().out == said
+    assert fleet.get(path)["metadata"]["annotations"]["vgpu.io/hold"] == "true"
+    assert vgpu(fleet, "resume", name) == 0
+    assert capfd.readouterr().out == f"default/{name} waits for cards again\n"
+    assert "vgpu.io/hold" not in fleet.get(path)["metadata"].get("annotations", {})
+    assert vgpu(fleet, "resume", name) == 0
+    assert f"`vgpu why {name}` says for what" in capfd.readouterr().out
+
+
+@OF_EACH
+def test_a_workload_without_a_queue_is_suspended_and_started(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], kind: WorkloadKind
+) -> None:
+    fleet.post(folder(kind), body(kind, "tune", labels={}, suspend=False))
+    name, path = f"{kind.name.lower()}/tune", f"{folder(kind)}/tune"
+    assert vgpu(fleet, "stop", name) == 0
+    said = f"default/{name} is suspended: its pods end, and `vgpu resume {name}` lets it go on\n"
+    assert capfd.readouterr().out == said
+    for suspended, command in ((True, "resume"), (False, "stop")):
+        found: Any = fleet.get(path)["spec"]
+        for field in kind.suspend:
+            found = found[field]
+        assert found is suspended
+        assert vgpu(fleet, command, name) == 0
+
+
+@OF_EACH
+def test_a_workload_of_another_kind_is_deleted(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], kind: WorkloadKind
+) -> None:
+    fleet.post(folder(kind), body(kind, "tune"))
+    name = f"{kind.name.lower()}/tune"
+    assert vgpu(fleet, "cancel", name, "--dry-run") == 0
+    said = f"kubectl --namespace=default delete {kind.plural}.{kind.group} tune\n"
+    assert capfd.readouterr().out == said
+    assert vgpu(fleet, "cancel", name, "--yes") == 0
+    assert capfd.readouterr().out == f"job default/{name} is deleted, and its pods end\n"
+    assert vgpu(fleet, "cancel", name, "--yes") == 2
+    said = f"there is no {kind.name.lower()} default/tune: see `kubectl get {kind.plural}.{kind.group} -A`"
+    assert capfd.readouterr().err == f"vgpu: {said}\n"
+
+
+def test_an_mpi_job_of_the_training_operator_is_found_too(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = {**body(MPI_JOB, "tune"), "apiVersion": "kubeflow.org/v1"}
+    fleet.post(folder(MPI_JOB_V1), made)
+    assert vgpu(fleet, "cancel", "mpijob/tune", "--yes") == 0
+    assert capfd.readouterr().out == "job default/mpijob/tune is deleted, and its pods end\n"
+
+
+@pytest.mark.parametrize("command", ["stop", "resume"])
+def test_what_the_controller_of_a_workload_made_is_left_to_it(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    made = body(RAY_CLUSTER, "tune-x")
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "tune", "uid": "u", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    fleet.post(folder(RAY_CLUSTER), made)
+    assert vgpu(fleet, command, "raycluster/tune-x") == 2
+    said = "vgpu: job default/raycluster/tune-x belongs to RayJob tune: suspend or resume that in its place\n"
+    assert capfd.readouterr().err == said
+
+
+@pytest.mark.parametrize("kind", [JOB_SET, PYTORCH_JOB], ids=["JobSet", "PyTorchJob"])
+def test_the_pods_of_another_kind_are_known_by_its_label(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str], asked: Path, kind: WorkloadKind
+) -> None:
+    fleet.post(folder(kind), body(kind, "train", suspend=False))
+    label = {kind.pod_label: "train"}
+    for name in ("train-0", "train-1"):
+        workload_pod(fleet, name, label | {"batch.kubernetes.io/job-completion-index": "0"})
+    workload_pod(fleet, "evil", label, owned=False)
+    workload_pod(fleet, "other", {kind.pod_label: "other"})
+    name = f"{kind.name.lower()}/train"
+    assert vgpu(fleet, "logs", name, "--prefix") == 0
+    printed = "[train-0] zero\n[train-1] one\n[train-1] two\n"
+    assert capfd.readouterr() == (printed, "")
+    assert [line.split()[2] for line in asked.read_text().splitlines()] == ["train-0", "train-1"]
+    assert vgpu(fleet, "logs", name, "--index=0") == 2
+    assert capfd.readouterr().err == f"vgpu: the pods of a {kind.name} have no index: leave --index out\n"
+    assert vgpu(fleet, "attach", name, "--dry-run") == 0
+    assert " train-0 --container=main" in capfd.readouterr().out
+
+
+def test_the_output_of_a_ray_job_is_also_that_of_the_pod_that_submits_it(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fleet.post(folder(RAY_JOB), body(RAY_JOB, "tune", suspend=False))
+    assert vgpu(fleet, "logs", "rayjob/tune") == 0
+    said = "no pod of default/rayjob/tune has run: `vgpu why rayjob/tune` says what it waits for\n"
+    assert capfd.readouterr() == ("", said)
+    following = Ongoing("logs", "rayjob/tune", "-f", "--kubeconfig", str(fleet.kubeconfig))
+    workload_pod(fleet, "train-0", {"batch.kubernetes.io/job-name": "tune"})
+    until(lambda: following.out.split() == ["zero"], "the output of the program")
+    fleet.patch(f"{folder(RAY_JOB)}/tune/status", {"status": {"rayClusterName": "tune-x"}})
+    workload_pod(fleet, "head", {RAY_JOB.pod_label: "tune-x"})
+    until(lambda: sorted(following.out.split()) == ["one", "two", "zero"], "the output of the cluster's pods")
+    fleet.patch(f"{folder(RAY_JOB)}/tune/status", {"status": {"jobDeploymentStatus": "Complete"}})
+    assert following.end() == 0

@@ -14,6 +14,7 @@ from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.port_forward import ForwardError
 from device_plugin.cli.queued_jobs import MOST_TEXT, job_row
 from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.workload_kinds import JOB_SET
 from device_plugin.kube.api import EVENTS
 from device_plugin.kube.errors import ForbiddenError
 from device_plugin.wiring.commands import main
@@ -21,6 +22,7 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
 from tests.builders import objects
 from tests.builders.cards import FAMILY
+from tests.builders.workloads import body, workload
 from tests.cli.fleet import USERS, Fleet
 from tests.contract.cluster import JOBS
 
@@ -226,6 +228,38 @@ def test_jobs_are_listed_by_name_also_those_that_have_ended(
     assert capsys.readouterr().err == "vgpu: jobs of several namespaces are named: a, b: name those of one\n"
     assert vgpu(fleet, "queue", "admit") == 2
     assert capsys.readouterr().err == "vgpu: admit starts one job: write `vgpu queue admit JOB`\n"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_workload_of_another_kind_is_listed_by_name_also_when_it_has_ended(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    path = f"/apis/{JOB_SET.group}/{JOB_SET.version}/namespaces/default/{JOB_SET.plural}"
+    for name, suspended in (("tune", True), ("runs", False), ("done", False)):
+        made = body(JOB_SET, name, ((2, 1),), suspend=suspended)
+        # Created without the label, because the queue would suspend it.
+        fleet.post(path, {**made, "metadata": {"name": name}})
+        label = {"metadata": {"labels": {"vgpu.io/queue": "default"}}}
+        fleet.patch(f"{path}/{name}", label)
+    ended = {"type": "Completed", "status": "True", "lastTransitionTime": NOW}
+    fleet.patch(f"{path}/done/status", {"status": {"conditions": [ended]}})
+
+    def answer(*_: object) -> list[Mapping[str, Any]]:
+        if not asked:
+            raise EngineError("the job engine does not plan yet")
+        return [job_row(workload(JOB_SET, "tune", ((2, 1),)))]
+
+    monkeypatch.setattr(engine, "jobs", answer)
+    assert vgpu(fleet, "jobs", "jobset/tune", "jobset/done", "rayjob/none", "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)["jobs"]
+    assert [(row["name"], row["phase"], row["min"]) for row in rows] == [
+        ("jobset/tune", "waiting", 2),
+        ("jobset/done", "complete", 2),
+    ]
+    if not asked:
+        assert vgpu(fleet, "jobs", "jobset/runs", "-o", "json") == 0
+        (row,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert (row["phase"], row["width"]) == ("running", 2)
 
 
 def test_who_may_ask_the_engine_and_list_no_jobs_is_told_that_ended_ones_are_not_known(

@@ -19,12 +19,14 @@ from device_plugin.cli.why import planned
 from device_plugin.core.answers import Answer
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
+from device_plugin.core.workload_kinds import RAY_JOB
 from device_plugin.kube.api import NODES, Kind
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import ClusterSettings
 from tests.builders import objects
 from tests.builders.cards import MEM
+from tests.builders.workloads import body
 from tests.cli.fleet import Fleet
 from tests.cli.test_queue import KLOG, LEASES, kubectl
 from tests.contract.cluster import JOBS, PODS
@@ -297,7 +299,34 @@ def test_a_workload_of_another_kind_is_asked_of_the_engine_by_its_kind(
     assert ask.call_args.kwargs == {"job": "team-a/rayjob/tune"}
     ask.return_value = (404, "no job team-a/rayjob/tune waits or runs in a queue\n")
     assert why(fleet, name, "-n", "team-a") == 2
-    assert capsys.readouterr().err == "vgpu: no job team-a/rayjob/tune waits or runs in a queue\n"
+    assert capsys.readouterr().err.startswith(
+        "vgpu: there is no rayjob team-a/tune: see `kubectl get rayjobs.ray.io"
+    )
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_workload_of_another_kind_that_the_engine_does_not_know(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture, *, answers: bool
+) -> None:
+    ask = mocker.patch.object(engine, "ask", return_value=(404, "no job waits or runs\n"))
+    if not answers:
+        ask.side_effect = EngineError("no job engine")
+    path = "/apis/ray.io/v1/namespaces/default/rayjobs"
+    fleet.post(path, body(RAY_JOB, "tune", labels={}))
+    assert why(fleet, "rayjob/tune") == 2
+    said = (
+        "default/rayjob/tune is in no queue: to queue it, give it the label" if answers else "no job engine"
+    )
+    assert said in capsys.readouterr().err
+    fleet.patch(f"{path}/tune", {"metadata": {"labels": {"vgpu.io/queue": "default"}}})
+    assert why(fleet, "rayjob/tune") == 2
+    assert capsys.readouterr().err == f"vgpu: {'no job waits or runs' if answers else 'no job engine'}\n"
+    ended = {"jobDeploymentStatus": "Failed", "message": "out of memory", "endTime": "2026-11-24T12:00:00Z"}
+    fleet.patch(f"{path}/tune/status", {"status": ended})
+    assert why(fleet, "rayjob/tune") == 0
+    line, at = capsys.readouterr().out.splitlines()
+    assert line == "default/rayjob/tune failed: Failed: out of memory"
+    assert at.startswith("  It ended "), "and no number of pods, which nobody counts"
 
 
 def test_an_engine_of_an_older_version_has_its_reasons_in_one_text() -> None:

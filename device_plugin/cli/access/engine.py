@@ -7,6 +7,7 @@ kubectl, and in the engine's namespace the rights of the Role ask-job-engine.
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -15,15 +16,15 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.access import caller
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
-from device_plugin.cli.access.names import named
+from device_plugin.cli.access.names import Named, named
 from device_plugin.cli.access.port_forward import Answered, PodPort, get
 from device_plugin.core import pages
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.http_values import JSON, PLANNER
 from device_plugin.core.jobs.job import UNKNOWN
-from device_plugin.core.workload_kinds import WORKLOAD_KINDS
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.core.workload_kinds import JOB, WORKLOAD_KINDS, WorkloadKind
+from device_plugin.kube.api import WORKLOADS, Ref
 from device_plugin.kube.errors import GoneError
 
 LEASE, PORT = "vgpu-jobs", 9404
@@ -59,25 +60,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_job(parser: argparse.ArgumentParser) -> None:
     """Add the argument JOB, the option --namespace, and the options of `caller`."""
-    parser.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
+    parser.add_argument(
+        "job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME; another kind of workload: jobset/NAME"
+    )
     caller.add_namespace(parser)
     caller.add_arguments(parser)
 
 
-def job_named(args: argparse.Namespace) -> Ref:
-    """Returns the job that the command names, such as `train` or `team-a/train`. Raises ObjectNameError, EndpointError.
+def job_named(args: argparse.Namespace) -> Named:
+    """Returns the job that the command names: `train`, `team-a/train`, or a workload of another kind, `jobset/train`.
 
-    The words `job` and `jobs` before the slash are namespaces, since a job is meant in any case.
+    The words `job` and `jobs` before the slash are namespaces, since a job is meant without another kind. Raises
+    ObjectNameError, EndpointError.
     """
-    return named(args.job, {}, lambda: caller.namespace(args)).ref
+    return named(args.job, WORKLOAD_WORDS, lambda: caller.namespace(args))
 
 
-def found(client: KubeClient, of: Ref) -> Job:
-    """Returns the Job of this name, read from the API server. Raises EngineError if there is none; ApiError."""
-    try:
-        return client.get(JOBS, of)
-    except GoneError:
-        raise EngineError(f"there is no job {of.namespace}/{of.name}: see `kubectl get jobs -A`") from None
+def kinds(word: str) -> Sequence[WorkloadKind]:
+    """Returns the kinds of a word of WORKLOAD_WORDS, one for each version; Job for an empty word."""
+    return [kind for kind in WORKLOAD_KINDS if kind.name.lower() == word] or [JOB]
+
+
+def found(client: KubeClient, of: Named) -> Job:
+    """Returns the job of this name, read from the API server. Raises EngineError if there is none; ApiError."""
+    for kind in kinds(of.kind):
+        with suppress(GoneError):
+            return client.get(WORKLOADS[kind], of.ref)
+    resource = kind.resource if of.kind else kind.plural
+    raise EngineError(
+        f"there is no {of.kind or 'job'} {of.ref.namespace}/{of.ref.name}: see `kubectl get {resource} -A`"
+    )
+
+
+def typed(job: Job) -> str:
+    """Returns the name by which `vgpu why` takes the job: `job/train`, `jobset/train`."""
+    return f"{job.kind.name.lower()}/{job.name}"
 
 
 def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str) -> tuple[int, str]:

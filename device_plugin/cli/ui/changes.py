@@ -10,13 +10,14 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import cordon
 from device_plugin.cli.access import engine
+from device_plugin.cli.access.names import Named
 from device_plugin.cli.holding import switched
 from device_plugin.cli.queue import admitted
 from device_plugin.cli.reading.targets import NodeCard
 from device_plugin.cli.resume import RESUME
 from device_plugin.cli.stop import STOP
 from device_plugin.core.errors import VgpuError
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.kube.api import WORKLOADS, Ref
 
 # Most characters of a name.
 MOST_NAME = 253
@@ -50,8 +51,12 @@ def _text(wanted: Mapping[str, Any], key: str) -> str:
     return found
 
 
-def _job(wanted: Mapping[str, Any]) -> Ref:
-    return Ref(_text(wanted, "name"), _text(wanted, "namespace"))
+def _job(wanted: Mapping[str, Any]) -> Named:
+    """Returns the job of the change; the name of another kind than Job has the kind before it, `jobset/train`."""
+    word, _, name = str(wanted.get("name")).rpartition("/")
+    kind = engine.WORKLOAD_WORDS.get(word, "")
+    named = {**wanted, "name": name} if kind else wanted
+    return Named(kind, Ref(_text(named, "name"), _text(wanted, "namespace")))
 
 
 def _card(client: KubeClient, wanted: Mapping[str, Any]) -> NodeCard:
@@ -68,8 +73,8 @@ def _uncordoned(client: KubeClient, wanted: Mapping[str, Any]) -> str:
 
 def _deleted(client: KubeClient, wanted: Mapping[str, Any]) -> str:
     job = engine.found(client, _job(wanted))
-    client.delete(JOBS, Ref(job.name, job.namespace, job.uid))
-    return f"job {job.namespace}/{job.name} is deleted, and its pods end"
+    client.delete(WORKLOADS[job.kind], Ref(job.name, job.namespace, job.uid))
+    return f"job {'/'.join(job.key)} is deleted, and its pods end"
 
 
 _CHANGES: Mapping[str, Callable[[KubeClient, Mapping[str, Any]], str]] = {

@@ -140,10 +140,7 @@ class Write:
     def _spec(self) -> dict[str, object]:
         spec: dict[str, object] = {}
         if self.action in (Action.START, Action.STOP):
-            *above, last = self.managed.job.kind.suspend
-            spec = {last: self.action is Action.STOP}
-            for field in reversed(above):
-                spec = {field: spec}
+            spec = self.managed.job.kind.suspension(suspend=self.action is Action.STOP)
         if self.managed.job.kind is not JOB:
             return spec
         if self.action is Action.START and self.managed.pin:

@@ -12,8 +12,10 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.ui.changes import ChangeError, make
 from device_plugin.core.contract.annotations import HOLD, QUEUE
+from device_plugin.core.workload_kinds import JOB_SET
 from hack.embedded.apiserver.server import job_policy_files
 from tests.builders import objects
+from tests.builders.workloads import body
 from tests.cli.fleet import ADMIN, Fleet
 
 JOB = "/apis/batch/v1/namespaces/default/jobs/train"
@@ -59,6 +61,22 @@ def test_a_job_is_stopped_resumed_started_and_deleted(fleet: Fleet, client: Kube
     assert "is deleted" in make(client, {"action": "cancel", **name})
     with pytest.raises(EngineError, match="there is no job"):
         make(client, {"action": "cancel", **name})
+
+
+def test_a_workload_of_another_kind_is_named_with_its_kind(fleet: Fleet, client: KubeClient) -> None:
+    path = f"/apis/{JOB_SET.group}/{JOB_SET.version}/namespaces/default/{JOB_SET.plural}"
+    fleet.post(path, body(JOB_SET, "train"))
+    name = {"namespace": "default", "name": "jobset/train"}
+    assert make(client, {"action": "stop", **name}).startswith("default/jobset/train is held")
+    with pytest.raises(EngineError, match="vgpu resume jobset/train"):
+        make(client, {"action": "admit", **name})
+    assert "waits for cards again" in make(client, {"action": "resume", **name})
+    assert make(client, {"action": "admit", **name}) == "default/jobset/train starts with 1 pod"
+    assert fleet.get(f"{path}/train")["spec"]["suspend"] is False
+    for wrong in ("jobset/../train", "jobset/", "pod/train", "default/jobset/train"):
+        with pytest.raises(ChangeError, match="malformed"):
+            make(client, {"action": "cancel", **name, "name": wrong})
+    assert "is deleted" in make(client, {"action": "cancel", **name})
 
 
 @pytest.mark.parametrize(
