@@ -282,7 +282,7 @@ def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
 def _only(view: View, wanted: str) -> View:
     """The part of a view about one pod.
 
-    It has the pod's slices, its reason to wait, its gang, the promises of its slices, and faults of its grant.
+    The part has the pod's slices, its reason to wait, its gang, the promises of its slices, and faults of its grant.
     """
     nodes = []
     for node in view["nodes"]:

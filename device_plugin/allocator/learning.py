@@ -46,8 +46,8 @@ class Learning:
     def arrived(self, pod: Pod, since: float) -> None:
         """Record a new pod that came at `since`, so that `count` counts it later.
 
-        If the time is unknown (minus infinity), the pod counts immediately. A pod that asks for no slice, or in several
-        containers for slices, does not count.
+        If the time is unknown (minus infinity), the pod counts immediately. A pod does not count if it asks for no
+        slice, or if several of its containers ask.
         """
         try:
             request = self._request_of(pod)

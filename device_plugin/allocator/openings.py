@@ -37,7 +37,7 @@ def placed_pods(view: ClusterView) -> Mapping[str, PlacedPod]:
 def movable(pod: Pod) -> bool:
     """True if the pod is bound, and its owner would create it again on any node if it is deleted.
 
-    It is false for a pod that has ended or is being deleted.
+    False for a pod that has ended or is being deleted.
     """
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 

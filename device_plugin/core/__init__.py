@@ -1,4 +1,4 @@
-"""The core: cards, requests, grants, the ledger, and the one `place()` that every program calls.
+"""The core: cards, requests, grants, the ledger, and the one `place()` by which every program decides.
 
-It has no I/O, no clock, no randomness and no logging, and decisions are values. import-linter checks this.
+It has no I/O, no clock, no randomness and no logging, and its decisions are values. import-linter checks this.
 """

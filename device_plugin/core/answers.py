@@ -1,4 +1,4 @@
-"""Answers to people's questions in parts: one line, the reasons for it, and what would help."""
+"""Answers to people's questions, in parts: one line, the reasons for it, and changes that would help."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer in sentences without full stops.
+    """An answer to a person's question, in sentences without full stops.
 
     `line` is the answer itself, each of `reasons` is a cause or a further fact, and each of `helps` is a change that
-    would lead to another answer. `source` says where the facts are from, and which of them are not known.
+    would lead to another answer. `source` says where the facts are from, and which facts are not known.
     """
 
     line: str
@@ -22,7 +22,7 @@ class Answer:
         return ". ".join(filter(None, (self.line, *self.reasons, *self.helps, self.source)))
 
     def as_object(self) -> Mapping[str, object]:
-        """The parts as JSON, without the source."""
+        """The answer's parts as JSON, without the source."""
         return {"answer": self.line, "reasons": [*self.reasons], "help": [*self.helps]}
 
 

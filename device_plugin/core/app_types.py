@@ -1,4 +1,4 @@
-"""Application types: the kind of resource that a pod needs most, and its weights in the policy `node-score`."""
+"""Application types: the resource that a pod needs most, and its weights in the placement policy `node-score`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
@@ -11,7 +11,7 @@ FREE = SHARE, COUNT = ("share", "count")
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weight of each resource, 0 to 1; the sum is 1."""
+    """The weight of each resource in the score of a node, 0 to 1; the sum of the weights is 1."""
 
     gpu: float
     cpu: float
@@ -33,10 +33,11 @@ DEFAULT_WEIGHTS: Mapping[str, Weights] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The weights of each application type; scores add free amounts if `counts`, else free shares.
+    """The settings of `node-score`: the weights of each application type, and when a card counts as fully used.
 
-    A card counts as fully used if more than `most_memory` of its memory is granted or in use, or if more than
-    `most_load` of its core groups is granted or of its time is busy.
+    If `counts` is true, scores add free amounts, else free shares. A card counts as fully used if more than
+    `most_memory` of its memory is granted or in use, or if more than `most_load` of its core groups is granted or of
+    its time is busy.
     """
 
     weights: Mapping[str, Weights] = field(default_factory=lambda: DEFAULT_WEIGHTS)

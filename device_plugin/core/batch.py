@@ -24,7 +24,7 @@ class JobCondition:
 
 @dataclass(frozen=True, slots=True)
 class FailedCreation:
-    """An event in which the Job controller reports that the API server refused to create a pod; `at`: the last time."""
+    """An event in which the Job controller reports that the API server refused a pod; `at` is the last time."""
 
     message: str
     at: str
@@ -32,7 +32,7 @@ class FailedCreation:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPods:
-    """`count` equal pods of a workload; `template`, `nodes` and `priority_class` are as in Job."""
+    """`count` equal pods of a workload: a `template` pod, its node constraints `nodes`, and its priority class."""
 
     template: Pod
     nodes: NodeConstraints = ANYWHERE
@@ -44,18 +44,18 @@ class WorkloadPods:
 class Job:
     """A Job as the API server shows it, or another workload in the same form (`kind`).
 
-    `template` is a pod of the Job as the Job's spec describes it: without name and uid, and without the priority, which
-    `priority_class` names. `nodes` are the constraints of this pod. `completions` is None if any success ends the Job.
-    `replacement` is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `completed_indexes` is in Kubernetes'
-    form, `0,2-4`; a long one is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`).
-    `started` is empty while the Job is suspended. `labels` and `annotations` hold only keys of this project and of
-    Kueue. `kept` is the text of the condition `vgpu.io/resize`, where the job engine keeps the past of the Job; it is
-    not among `conditions`.
+    - `template` is a pod of the Job as the Job's spec describes it: without name and uid, and without the priority,
+      which `priority_class` names. `nodes` are the constraints of this pod.
+    - `completions` is None if any success ends the Job. `replacement` is its podReplacementPolicy (`Failed`,
+      `TerminatingOrFailed`). `completed_indexes` is in Kubernetes' form, `0,2-4`; a long one is cut at a comma.
+    - `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while the Job is suspended.
+    - `labels` and `annotations` hold only keys of this project and of Kueue. `kept` is the text of the condition
+      `vgpu.io/resize`, a copy of the Job's record; it is not among `conditions`.
 
     A workload of another kind has its pods in `sets`. `parallelism` and `completions` are then the number of its pods
     that ask for cards, or of all its pods if none asks; counts of its status are 0. `pods_label` is the label, as
-    `key=value`, by which its pods name it; empty while it is not known. Its pods are created `together`, unless the
-    controller makes some of them wait for others. `problem` says why the engine cannot start it; empty if it can.
+    `key=value`, by which its pods name it; empty while it is not known. `together`: its controller creates all of its
+    pods at once. `problem` says why the engine cannot start it; empty if it can.
     """
 
     namespace: str
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name; the name of another kind than a Job has the kind before it, `jobset/train`."""
+        """Namespace and name; for another kind than a Job the kind stands before the name, `jobset/train`."""
         return self.namespace, self.kind.prefix + self.name
 
     @property
@@ -115,12 +115,12 @@ class Job:
 
     @property
     def end(self) -> JobCondition | None:
-        """The Job's true condition `Complete` or `Failed`, which says since when; None while it has not ended."""
+        """The Job's true condition `Complete` or `Failed`, with its time; None while the Job has not ended."""
         return next((each for each in self.conditions if each.type in ("Complete", "Failed")), None)
 
     @property
     def failing(self) -> str:
-        """The number of failed pods as text, while fewer pods are ready than should run; empty if none has failed."""
+        """A text with the number of failed pods, if any, while fewer pods are ready than should run; else empty."""
         due = self.width if self.completions is None else min(self.width, self.completions - self.succeeded)
         if not self.failed or self.suspend or self.ended or self.ready >= due:
             return ""
@@ -131,5 +131,5 @@ class Job:
 
     @property
     def suspension(self) -> tuple[JobCondition, ...]:
-        """The Job's true condition `Suspended`, which says since when; empty while the Job is not suspended."""
+        """The Job's true condition `Suspended`, with its time, in a tuple; empty while the Job is not suspended."""
         return tuple(condition for condition in self.conditions if condition.type == "Suspended")

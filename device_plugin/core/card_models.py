@@ -20,7 +20,7 @@ _VENDOR_WORDS = ("amd ", "hygon ", "radeon ", "instinct ")
 
 
 def normal(name: str) -> str:
-    """The name in the form for comparisons: lower case, without the vendor's words, `_` and `-` as spaces."""
+    """The name of a card model in a form for comparisons: lower case, spaces for `_` and `-`, no vendor words."""
     text = " ".join(re.split(r"[\s_-]+", name.strip().casefold()))
     for word in _VENDOR_WORDS:
         text = text.removeprefix(word)
@@ -30,7 +30,10 @@ def normal(name: str) -> str:
 # A cluster has few models; a hostile inventory may name many, of 63 characters each.
 @lru_cache(1024)
 def names(model: str) -> frozenset[str]:
-    """The normal names of a model: the whole name, each part between slashes, and the name of its chip."""
+    """All names by which a pod may choose a card model, in normal form.
+
+    They are the whole name, each part between slashes, and the name of the model's chip.
+    """
     own = {normal(model), *map(normal, model.split("/"))}
     chips = {normal(chip) for chip, models in _CHIPS.items() if own & {normal(each) for each in models}}
     return frozenset(own | chips)

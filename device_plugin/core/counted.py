@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 
 def counted(number: int, noun: str) -> str:
-    """The number with the noun: `1 slice`, `3 slices`."""
+    """The number with the noun in singular or plural: `1 slice`, `3 slices`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def few_of(names: Sequence[str], most: int) -> str:
-    """At most `most` of the names, and the number of the others: `a, b and 5 more`."""
+    """The first `most` names as text, with the number of the other names: `a, b and 5 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

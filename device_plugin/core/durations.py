@@ -1,4 +1,4 @@
-"""Durations: as people write them (`30m`, `1h30m`, `7d`), and as sentences have them (`1 h 30 min`)."""
+"""Durations: the texts that people write (`30m`, `1h30m`, `7d`), and texts for sentences (`1 h 30 min`)."""
 
 import re
 from math import ceil
@@ -8,7 +8,7 @@ _DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(
 
 
 def duration_seconds(text: str) -> int | None:
-    """Returns the seconds of a duration, 0 for an empty text; None if the text is no duration."""
+    """The seconds of a duration as people write it (`1h30m`), 0 for an empty text; None if the text is no duration."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return None

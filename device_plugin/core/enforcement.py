@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Enforcement(Enum):
-    """The enforcement mode of a card family. Each mode adds a measure to the mode before it."""
+    """The enforcement mode of a card family; each mode does what the mode before it does, and one thing more."""
 
     OBSERVE = "observe"
     """The container is reported: in an event, a metric and /explain."""

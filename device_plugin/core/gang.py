@@ -1,15 +1,17 @@
 """Gangs: groups of pods that are placed all together or not at all, and the states of one gang.
 
 Placing a gang, in one transaction of the ledger:
-1. Sort the pods: largest request first, and among equal ones fewest allowed nodes first. With `node-score` the order of
-   their roles comes before both.
+
+1. Sort the pods: largest request first, and among equal requests fewest allowed nodes first. With `node-score` the
+   order of their roles comes before both.
 2. Place each pod by its placement policy. A placed pod is not moved again.
+
 If all pods have equal requests and nodes, this finds room whenever there is room. If they differ, another order might
 find room when this order finds none: then the gang waits for more room than it needs.
 
 A gang's states are waiting → refused → reserved → binding → placed. All its pods get their reservations at the same
-moment. Before the first Binding is sent, the reservations end together; after it, each stays until its pod is bound or
-gone.
+moment. Before the first Binding is sent, the reservations end together. After that, each reservation stays until its
+pod is bound or gone.
 """
 
 import math
@@ -57,7 +59,8 @@ def place_all(
 ) -> Sequence[Grant] | Refusal:
     """Place all `members` or none; returns their grants, which are then in the ledger, or a refusal.
 
-    The members must hold nothing before, and `placer` must read this `ledger`. The default `budget` is LOOKS.
+    The members must hold nothing before, and `placer` must read this `ledger`. By default the search may take LOOKS
+    looks at cards.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
@@ -86,7 +89,7 @@ def _order(member: Member) -> tuple[float, ...]:
 
 
 def _bound(members: Sequence[Member], placer: Placer) -> int:
-    """An upper bound of the number of members that fit together. It is fast, and decides most refusals."""
+    """An upper bound of the number of members that fit together; it is fast to compute, and decides most refusals."""
     placer.table.refresh()
     alike = Counter(replace(member, request=replace(member.request, pod="")) for member in members)
     return sum(
@@ -95,7 +98,7 @@ def _bound(members: Sequence[Member], placer: Placer) -> int:
 
 
 def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
-    """The request, which also avoids the nodes of `grants` if its policy gives each pod of a group its own node.
+    """The request, with the nodes of `grants` to avoid if its policy gives each pod of a group its own node.
 
     The best nodes go to the first roles, because their pods are placed first.
     """
@@ -118,12 +121,12 @@ def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:
 
 
 class Phase(Enum):
-    """The phases of a gang; it may return to WAITING from every phase except BINDING and PLACED."""
+    """The phases of a gang, in order; it may return to WAITING from every phase except BINDING and PLACED."""
 
     WAITING = "waiting"
     """Pods are missing, their labels are wrong, or kube-scheduler has not asked for one."""
     REFUSED = "refused"
-    """There was no room for all of its pods."""
+    """There was no room for all pods of the gang."""
     RESERVED = "reserved"
     """All existing pods have a reservation, and no Binding was sent."""
     BINDING = "binding"
@@ -134,7 +137,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GangPod:
-    """A pod of a gang, with its request and its equivalence class."""
+    """A pod of a gang, with its request and its class; pods of one class have equal requests and constraints."""
 
     pod: Pod
     request: PodRequest
@@ -143,17 +146,17 @@ class GangPod:
 
     @classmethod
     def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "GangPod":
-        """The gang pod of `pod`, with its equivalence class."""
+        """The pod as a pod of `gang`, with its equivalence class."""
         return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
 
     @property
     def name(self) -> tuple[str, str]:
-        """Namespace and group of the gang."""
+        """The name of the gang: the pod's namespace and the name of its group."""
         return self.pod.namespace, self.gang.group
 
     @property
     def live(self) -> bool:
-        """True until the pod ends or is deleted."""
+        """True until the pod ends or its deletion begins."""
         return not self.pod.ended and not self.pod.deleting
 
     @property
@@ -169,12 +172,13 @@ class GangPod:
 
 @dataclass(frozen=True, slots=True)
 class GangView:
-    """The pods of one gang: the names of all, the `waiting` ones (the oldest first), and the state of the others.
+    """The pods of one gang at one time.
 
-    A pod that failed or is being deleted does not count, because another pod replaces it. A pod that succeeded counts
-    while its owner has other pods in the gang, so that a second gang of the same name does not count pods of the first.
-    `sizes` are the sizes that the pods state; if there are several, the pods contradict each other. `classes` is the
-    number of distinct requests of unbound pods.
+    `pods` are the names of all; `waiting` are the pods that have neither a node nor a reservation, the oldest first;
+    the other pods are `reserved`, `bound` or `finished`. A pod that failed or is being deleted does not count, because
+    another pod replaces it. A pod that succeeded counts while its owner has other pods in the gang, so that a second
+    gang of the same name does not count pods of the first. `sizes` are the sizes that the pods state; if there are
+    several, the pods contradict each other. `classes` is the number of distinct requests of unbound pods.
     """
 
     group: str
@@ -193,17 +197,17 @@ class GangView:
 
     @property
     def placed(self) -> int:
-        """The number of pods that are reserved, bound, or finished."""
+        """The number of pods that have a reservation, are bound, or have succeeded."""
         return len(self.reserved) + self.bound + self.finished
 
     @property
     def under_way(self) -> bool:
-        """True once a Binding of one of its pods was sent: from then on each pod is handled alone."""
+        """True once a Binding of one of the gang's pods was sent: from then on each pod is handled alone."""
         return self.bound > 0 or any(reservation.under_way for reservation in self.reserved)
 
     @property
     def unready(self) -> Refusal | None:
-        """The refusal of an incomplete or contradictory gang; None if all of its pods exist and agree."""
+        """The refusal of a gang that lacks pods or whose pods contradict each other; None for a gang that is ready."""
         if len(self.sizes) > 1:
             found = ", ".join(map(str, sorted(self.sizes)))
             return Refusal.saying(
@@ -228,7 +232,7 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The inputs of a decision about a gang: the UIDs of its pods, and the nodes that each class was offered.
+    """The inputs of a decision about a gang: the UIDs of its pods, and the nodes offered to each class of equal pods.
 
     `freed` is the ledger's counter at the decision: until it grows, equal inputs give the same refusal.
     """
@@ -245,14 +249,14 @@ class Asked:
         elsewhere: Nodes,
         freed: int,
     ) -> "Asked":
-        """The inputs for `pods`; a class that is not in `offered` gets the nodes `elsewhere`."""
+        """The inputs of a decision about `pods`; a class that is not in `offered` gets the nodes `elsewhere`."""
         nodes = {each.equivalence: offered.get(each.equivalence, elsewhere) for each in pods}
         return cls(frozenset(each.pod.uid for each in pods), nodes, freed)
 
 
 @dataclass(slots=True)
 class GangState:
-    """The mutable state of one gang: the last refusal, and the deadline of its reservations.
+    """The state of one gang that lasts between decisions: the last refusal, and the deadline of its reservations.
 
     A method records an event. If it returns UIDs, the caller must end the reservations of these pods.
     """
@@ -261,7 +265,7 @@ class GangState:
     deadline: float | None = None
 
     def phase(self, view: GangView) -> Phase:
-        """The phase of the gang."""
+        """The phase of the gang whose pods are in `view`."""
         if view.under_way:
             return Phase.PLACED if view.bound + view.finished >= view.size else Phase.BINDING
         if view.reserved:
@@ -269,12 +273,12 @@ class GangState:
         return Phase.REFUSED if self.refused and view.waiting and not view.unready else Phase.WAITING
 
     def lacking(self, view: GangView, first: GangPod) -> tuple[GangPod, ...]:
-        """`first` and the oldest other waiting pods, as many as the gang lacks: they must be placed together."""
+        """`first` and the oldest other waiting pods, which must be placed together: as many as the gang still lacks."""
         others = [each for each in view.waiting if each.pod.uid != first.pod.uid]
         return first, *others[: max(0, view.size - view.placed - 1)]
 
     def known(self, asked: Asked) -> Refusal | None:
-        """The last refusal if it was decided for equal inputs; else None."""
+        """The last refusal if its decision had equal inputs; else None."""
         return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
 
     def may_fit(self, view: GangView, freed: int) -> bool:
@@ -286,11 +290,11 @@ class GangState:
         return view.unready or (self.refused[1] if self.refused and view.waiting else None)
 
     def refuse(self, asked: Asked, answer: Refusal) -> None:
-        """Record that `asked` was refused with `answer`."""
+        """Record `answer` as the refusal of a decision with the inputs `asked`."""
         self.refused = asked, answer
 
     def reserve(self, until: float) -> None:
-        """Record that all missing pods were reserved; the reservations last until `until`."""
+        """Record that all missing pods got reservations, which last until `until`; the last refusal is dropped."""
         self.refused = None
         self.keep(until)
 
@@ -303,18 +307,18 @@ class GangState:
         self.deadline = now + BINDING_SECONDS
 
     def lose(self, view: GangView) -> tuple[str, ...]:
-        """The UIDs whose reservations end because a pod or its reservation is gone.
+        """The UIDs whose reservations must end, because a pod of the gang or its reservation is gone.
 
-        These are all reserved pods if the gang lacks a pod before its first Binding; else none.
+        They are all reserved pods if no Binding of the gang was sent and the gang lacks a pod; else none.
         """
         if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
             return ()
         return tuple(reservation.pod.uid for reservation in view.reserved)
 
     def expire(self, view: GangView, now: float) -> tuple[str, ...]:
-        """The UIDs whose reservations end at `now`: after the deadline, all pods without a Binding under way.
+        """The UIDs whose reservations must end at `now`; the deadline is removed once it has passed.
 
-        None end before the deadline. A deadline that has passed is removed.
+        Before the deadline there are none; after it, they are all reserved pods without a Binding under way.
         """
         if self.deadline is None or now < self.deadline:
             return ()

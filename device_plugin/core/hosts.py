@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class HostAmounts(Struct, frozen=True, gc=False):
-    """CPU in thousandths of a core, memory and disk (ephemeral storage) in MiB."""
+    """Amounts of a host: CPU in thousandths of a core, memory and disk (ephemeral storage) in MiB."""
 
     cpu_milli: int = 0
     memory_mib: int = 0

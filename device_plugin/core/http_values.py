@@ -10,7 +10,7 @@ PLANNER = "Vgpu-Planner"
 
 
 class HttpRequest(Struct, frozen=True):
-    """A request: `path` without escapes, `query` as it was sent, `headers` by their names in lower case."""
+    """An HTTP request: `path` without escapes, `query` as it was sent, `headers` by their names in lower case."""
 
     method: str
     path: str
@@ -20,7 +20,7 @@ class HttpRequest(Struct, frozen=True):
 
 
 class HttpAnswer(Struct, frozen=True):
-    """An answer: its body (a text, or pieces of bytes), the body's content type, the status, and further headers."""
+    """An HTTP answer: its body (a text, or pieces of bytes), the content type, the status, and further headers."""
 
     body: str | Sequence[bytes]
     content: str = TEXT

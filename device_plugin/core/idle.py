@@ -1,4 +1,4 @@
-"""Idle slices: when a slice counts as idle, and after which idle time its pod is asked to give it back.
+"""Idle slices: when a slice counts as idle, and after which idle time its pod is asked to give the slice back.
 
 The node's agent measures for how long a slice has neither computed nor allocated (node/checks/slice_history.py).
 """
@@ -19,18 +19,18 @@ NOTICE_SECONDS = 15 * 60.0
 
 
 def idle_limit(text: str) -> int | None:
-    """Returns the seconds in a pod's annotation `vgpu.io/idle-limit`; None without a limit, or if it is malformed."""
+    """The seconds in a pod's annotation `vgpu.io/idle-limit`; None without a limit, or if it is malformed."""
     seconds = duration_seconds(text) or 0 if len(text) <= LONGEST_LIMIT else 0
     return seconds if LEAST_LIMIT_SECONDS <= seconds <= MOST_LIMIT_SECONDS else None
 
 
 def notice_seconds(limit: float) -> float:
-    """Returns the seconds from the announcement to the eviction: NOTICE_SECONDS, or half of a limit below 30 min."""
+    """The seconds from the announcement to the eviction: NOTICE_SECONDS, or half of a limit below 30 min."""
     return min(NOTICE_SECONDS, limit / 2)
 
 
 def idle_together(slices: Iterable[float | None]) -> float | None:
-    """Returns the seconds for which all slices of a pod have been idle; None if it is not measured of one of them."""
+    """The seconds for which all slices of a pod have been idle; None if the idle time of one slice is not measured."""
     found = [*slices]
     known = [idle for idle in found if idle is not None]
     return min(known) if known and len(known) == len(found) else None

@@ -1,6 +1,6 @@
-"""Loads: the use of each card by all processes, as its agent measured it.
+"""Loads: the use of each card by all processes, as the node's agent measured it.
 
-Placement also counts the slices in the ledger, because a new grant is in no measurement yet.
+Placement also counts the slices in the ledger, because no measurement includes a new grant yet.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Used:
 
 
 class Loads(Followed):
-    """The use of cards on nodes with a recent measurement. Callers hold the ledger's lock."""
+    """The measured use of cards, by node; only nodes with a recent measurement. Callers hold the ledger's lock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Loads(Followed):
         return self._used.get(node, {})
 
     def copy(self) -> dict[str, Mapping[str, Used]]:
-        """A copy of the loads of every node, which later measurements do not change."""
+        """A copy of the loads of all nodes; later measurements do not change it."""
         return dict(self._used)
 
     def restore(self, copied: Mapping[str, Mapping[str, Used]]) -> None:
@@ -50,7 +50,7 @@ class Loads(Followed):
                 self._touch(node)
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
-        """Store the loads measured on `node` in place of its earlier ones, only for cards that the ledger has."""
+        """Store the loads measured on `node`, which replace its earlier loads; only cards of the ledger count."""
         known = (state.card.uuid for state in node.cards)
         used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
         if self._used.get(node.name) != used:

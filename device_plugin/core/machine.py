@@ -1,4 +1,4 @@
-"""Facts of one machine: device files, and which containers hold which tickets."""
+"""Values about one machine: device files, mounts, and the tickets that containers hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class KubeletError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container as the kubelet shows it: the tickets that it holds of each resource."""
+    """A container as the kubelet shows it, with the tickets that it holds, by resource."""
 
     namespace: str
     pod: str

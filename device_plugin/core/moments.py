@@ -1,4 +1,4 @@
-"""Moments in sentences: absolute as services write them, and relative for a person who reads them now.
+"""Times in sentences: absolute as services write them, and relative for a person who reads them now.
 
 A sentence of a service is kept in events and logs, and read later, so its times are absolute. A command that prints it
 for a person replaces each phrase: `may grow from 2027-01-15T10:00:00Z on` becomes `may grow in 56 min`.
@@ -21,7 +21,7 @@ _PAST = {"since": "for {}", "from": "now", "after": "now", "by": "now", "before"
 
 
 def relative(text: str, now: float) -> str:
-    """The sentence with its absolute times replaced by times relative to `now`; a text that is no time is kept."""
+    """The sentence with its absolute times replaced by times relative to `now`, such as `in 56 min`."""
     return _PHRASE.sub(_replacing(now), text)
 
 

@@ -4,7 +4,7 @@ The rules are kube-scheduler's. A NodeIndex evaluates them fast for thousands of
 nodes: a set of nodes is an integer with a bit for each node, and each requirement is one look into an index.
 
 A rule that we do not evaluate, such as an operator that Kubernetes adds later, counts as met. If a pod does not meet
-it, kube-scheduler refuses the pod. If we counted the rule as not met, a pod that meets it would wait for ever.
+the rule, kube-scheduler refuses the pod. If we counted the rule as not met, a pod that meets it would wait for ever.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,7 +27,7 @@ _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 class Operator(Enum):
-    """The operators of node affinity."""
+    """The operators of Kubernetes' node affinity."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -67,7 +67,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint of a node, its effect `NoSchedule` or `NoExecute`."""
+    """A taint of a node with the effect `NoSchedule` or `NoExecute`, which keeps pods away."""
 
     key: str
     value: str = ""
@@ -75,13 +75,13 @@ class Taint:
 
     @property
     def passing(self) -> bool:
-        """True for a cordon, and for a taint that Kubernetes sets while a node is ill."""
+        """True for a taint that passes: a cordon, or a taint that Kubernetes sets while a node is ill."""
         return self.key.startswith(_PASSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """The taints that a pod tolerates.
+    """A toleration of a pod: the taints with which a node does not keep the pod away.
 
     An empty `key` matches every key, an empty `effect` every effect, and `any_value` every value.
     """
@@ -92,7 +92,7 @@ class Toleration:
     any_value: bool = False
 
     def covers(self, taint: Taint) -> bool:
-        """True if the taint is tolerated."""
+        """True if the toleration matches the taint, so that the taint does not keep the pod away."""
         return (
             self.key in ("", taint.key)
             and self.effect in ("", taint.effect)
@@ -102,7 +102,10 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class NodeConstraints:
-    """The conditions on a node: all of `required`, and all requirements of at least one of `terms` (None: no terms)."""
+    """A pod's conditions on a node: all of `required`, and all of at least one of `terms` (None: no terms).
+
+    The node may have no taint but those that `tolerations` match.
+    """
 
     required: tuple[Requirement, ...] = ()
     terms: tuple[tuple[Requirement, ...], ...] | None = None
@@ -110,7 +113,7 @@ class NodeConstraints:
 
     @property
     def text(self) -> str:
-        """The requirements for people, cut; empty if there are none."""
+        """The requirements as text for people, cut to a short length; empty if there are none."""
         parts = [_joined(self.required)] if self.required else []
         if self.terms:
             parts.append(" or ".join(_joined(term) or "anything" for term in self.terms))
@@ -130,7 +133,7 @@ UNKNOWN = NodeConstraints(tolerations=(Toleration(any_value=True),))
 
 @dataclass(frozen=True, slots=True)
 class NodeTraits:
-    """The parts of a node that constraints look at; a cordon is a taint."""
+    """The parts of a node that constraints are compared with: name, labels and taints; a cordon is a taint."""
 
     name: str
     labels: Mapping[str, str]
@@ -138,7 +141,7 @@ class NodeTraits:
 
 
 class NodeSet(Sequence[str]):
-    """An immutable set of node names: the nodes of an index whose bits are set. It is equal to itself only."""
+    """An immutable set of node names: the nodes of an index whose bits are set. It is equal only to itself."""
 
     __slots__ = ("__weakref__", "bits", "node_index")
 
@@ -170,10 +173,11 @@ class NodeSet(Sequence[str]):
 
 
 class NodeIndex:
-    """Finds the nodes that meet constraints. It is for nodes of one moment: a new index is made when a node changes.
+    """Finds the nodes that meet constraints, among the nodes of one moment.
 
-    The values of a label are indexed at the first question about them. An answer is kept only while the Job with these
-    constraints exists, because tenants may create and delete any number of Jobs. Any thread may call it.
+    After a change of a node a new index is made. The values of a label are indexed at the first question about them. An
+    answer is kept only while the Job with these constraints exists, because tenants may create and delete any number of
+    Jobs. Any thread may call it.
     """
 
     def __init__(self, nodes: Iterable[NodeTraits] = ()) -> None:
@@ -209,21 +213,21 @@ class NodeIndex:
         return None if bits == self._all else self._set(bits)
 
     def passing(self, name: str, constraints: NodeConstraints) -> str:
-        """The temporary cause that keeps a pod with these constraints from a node (a cordon or taints); else empty."""
+        """A text with the cordon or passing taints that keep a pod with these constraints from a node; else empty."""
         position = self.position.get(name)
         taints = () if position is None else self._nodes[position].taints
         keys = [taint.key for taint in taints if taint.passing and not _tolerated(taint, constraints)]
         return "cordoned" if CORDON in keys else f"tainted {', '.join(keys)}" if keys else ""
 
     def values_of(self, key: str) -> Mapping[str, str]:
-        """The value of each node's label of this key, for nodes that have it."""
+        """The value of the label `key` of each node that has this label."""
         return {node.name: node.labels[key] for node in self._nodes if key in node.labels}
 
     def limits(self, constraints: NodeConstraints, *, of_pod: bool = False) -> str:
         """A sentence for people that says what keeps pods from some of the nodes; empty if nothing does.
 
-        Its subject is the pods of a job (`its pods go only to ...`), or with `of_pod` one pod (`it goes only to
-        ...`).
+        The sentence is about the pods of a job (`its pods go only to ...`), or with `of_pod` about one pod (`it goes
+        only to ...`).
         """
         goes, does = ("it goes", "it does") if of_pod else ("its pods go", "its pods do")
         selected, parts = self._selected(constraints), list[str]()
@@ -235,14 +239,14 @@ class NodeIndex:
         return "; ".join(parts)
 
     def _set(self, bits: int) -> NodeSet:
-        """The set of these bits. Equal sets are one object, so that caches find their values by it."""
+        """The NodeSet of these bits; equal bits give one object, so that caches find their values by the object."""
         found = self._sets.get(bits)
         if found is None:
             found = self._sets[bits] = NodeSet(self, bits)
         return found
 
     def _barred(self, constraints: NodeConstraints, *, later: bool = False) -> int:
-        """The nodes with a taint that is not tolerated; with `later`, temporary taints (`passing`) are ignored."""
+        """The bits of the nodes with a taint that is not tolerated; with `later`, taints that pass are ignored."""
         bits = 0
         for taint, tainted in self._tainted.items():
             if not (later and taint.passing) and not _tolerated(taint, constraints):
@@ -250,7 +254,7 @@ class NodeIndex:
         return bits
 
     def _selected(self, constraints: NodeConstraints) -> int:
-        """The nodes that meet the requirements."""
+        """The bits of the nodes that meet the requirements; taints are not compared."""
         bits = self._meeting(constraints.required)
         if constraints.terms is None:
             return bits
@@ -266,7 +270,7 @@ class NodeIndex:
         return bits
 
     def _with(self, requirement: Requirement) -> int:
-        """The nodes that meet one requirement."""
+        """The bits of the nodes that meet one requirement."""
         if requirement.by_name:
             positions = (self.position.get(name) for name in requirement.values)
             bits = sum(1 << position for position in set(positions) if position is not None)
@@ -284,7 +288,7 @@ class NodeIndex:
         return self._compared(requirement)
 
     def _by_value(self, key: str) -> Mapping[str, int]:
-        """The nodes with each value of a label."""
+        """The bits of the nodes with each value of a label."""
         if key not in self._having:
             return {}
         if key not in self._values:
@@ -297,7 +301,7 @@ class NodeIndex:
         return self._values[key]
 
     def _compared(self, requirement: Requirement) -> int:
-        """The nodes whose label is a number greater (`Gt`) or less (`Lt`) than the requirement's number."""
+        """The bits of the nodes whose label is a number greater (`Gt`) or less (`Lt`) than the requirement's number."""
         bound = _number(requirement.values[0]) if len(requirement.values) == 1 else None
         if bound is None or requirement.key not in self._having:
             return 0

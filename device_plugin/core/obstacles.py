@@ -1,7 +1,7 @@
 """Obstacles: scheduling gates, selectors and volumes that keep a pod from a node although a card is free.
 
-They are only shown to people; kube-scheduler decides about them. Its last message about the pod is kept too, because
-only kube-scheduler knows the labels of nodes and the state of volumes.
+Obstacles are only shown to people; kube-scheduler decides about them. Its last message about the pod is kept too,
+because only kube-scheduler knows the labels of nodes and the state of volumes.
 """
 
 import re
@@ -17,7 +17,7 @@ _VOLUME = re.compile(r"persistent ?volume|\bpvc|volume node affinity", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """The scheduling gates, node selector, affinity and volume claims of a pod without a node; all shortened.
+    """The scheduling gates, node selector and affinity, and volume claims of a pod without a node; all shortened.
 
     `said` is kube-scheduler's last message about the pod.
     """
@@ -29,7 +29,7 @@ class Obstacles:
 
     @property
     def gated(self) -> str:
-        """The gates by name; empty if there is none."""
+        """A text with the names of the scheduling gates; empty if there is none."""
         return f"scheduling gate {', '.join(self.gates)}" if self.gates else ""
 
     @property

@@ -1,4 +1,4 @@
-"""The sets of equal pods that the controller of a workload makes, by API group and kind.
+"""The sets of equal pods that a workload's controller makes, read from the workload by its API group and kind.
 
 Each kind has its own place for templates and counts. The fields are those of the kinds' API references: Kubernetes,
 JobSet v1alpha2, LeaderWorkerSet v1, KubeRay v1, Kubeflow's training operator v1, MPI operator v2beta1 and Trainer
@@ -20,7 +20,7 @@ _TRAINER_CONTAINER = "node"
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """`count` equal pods of `template`, which has metadata and spec; `role` is empty if a kind has one set only."""
+    """`count` equal pods of `template`, which has metadata and spec; `role` is empty if the kind has only one set."""
 
     template: Object
     count: int = 1
@@ -31,9 +31,9 @@ Sets = Iterator[PodSet]
 
 
 def pod_sets(found: Object) -> Sets:
-    """The sets of pods of an object; a set without containers is left out.
+    """The sets of pods of a workload object; a set without containers is left out.
 
-    A kind that is not known has its template where a Deployment has it.
+    An object of an unknown kind is read as a Deployment is.
     """
     group, slash, _ = str(found.get("apiVersion")).partition("/")
     read = _KINDS.get((group if slash else "", str(found.get("kind"))), _deployment)
@@ -100,7 +100,7 @@ def _ray(cluster: Object) -> Sets:
 
 
 def _roles(field: str) -> Callable[[Object], Sets]:
-    """A reader of a kind whose spec has a mapping of roles, each with replicas and a template."""
+    """A reader of the sets of a kind whose spec has, at `field`, replicas and a template for each role."""
 
     def read(found: Object) -> Sets:
         for role, each in _mapping(found, "spec", field).items():
@@ -110,7 +110,7 @@ def _roles(field: str) -> Callable[[Object], Sets]:
 
 
 def _train_job(found: Object) -> Sets:
-    """The pods of a TrainJob as far as it describes them: its runtime, another object, completes the template."""
+    """The pods of a TrainJob, as far as it describes them; its runtime, another object, completes the template."""
     trainer = _mapping(found, "spec", "trainer")
     if resources := _mapping(trainer, "resourcesPerNode"):
         container = {
@@ -217,6 +217,6 @@ def _text(found: Object, key: str) -> str:
 
 
 def _count(found: object, *path: str) -> int:
-    """A number of pods; 1 if none is written."""
+    """A number of pods at a path of keys; 1 if no valid number is written."""
     value = at(found, *path)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 1

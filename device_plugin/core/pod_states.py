@@ -4,9 +4,9 @@ from device_plugin.core.situations import Situation
 
 
 class PodState(Situation):
-    """The state of a pod, if no Reason keeps it from a card. The value is in JSON and, for a waiting pod, in metrics.
+    """The state of a pod that no Reason refuses. Its value is in JSON and, for a waiting pod, in metrics.
 
-    `text` describes it in `vgpu why` and /explain, next to names and amounts.
+    `text` describes the pod in `vgpu why` and /explain, next to names and amounts.
     """
 
     FITS = (

@@ -15,7 +15,7 @@ from device_plugin.core.obstacles import NONE, Obstacles
 
 
 class ContainerKind(Enum):
-    """The kind of a container. Main containers and sidecars may ask for slices, regular init containers may not."""
+    """The kind of a container; main containers and sidecars may ask for slices, regular init containers may not."""
 
     MAIN = "main"
     SIDECAR = "sidecar"
@@ -32,17 +32,21 @@ class Container(Struct, frozen=True, gc=False):
 
 # A struct, and no dataclass: a pod is made for each event of the watch, and a dataclass takes ten times as long.
 class Pod(Struct, frozen=True, gc=False):
-    """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound.
+    """A pod as the API server shows it.
 
-    `host` is the CPU, memory and disk that the pod requests. `priority` is the number of its PriorityClass; `preempts`
-    is false if its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nothing
-    creates it again. `index` is its number in an Indexed Job. `constraints` is a fingerprint of node selector, affinity
-    and tolerations: pods with equal fingerprints may go to the same nodes. `nominated` is the node that kube-scheduler
-    nominated. `refused` is a fingerprint of the condition that kube-scheduler wrote when it last refused the pod; 0
-    without one. `obstacles`, for people, are causes other than cards that keep the pod waiting. `labels`, `annotations`
-    and `containers` hold only entries that this project reads. `ends` is when the grace period of a `deleting` pod
-    ends. `workload` is the label, as `key=value`, by which a controller names the JobSet, RayCluster or Kubeflow job of
-    the pod; empty without one.
+    - `node` and `bound`, the time of binding, are empty until the pod is bound. `ends` is when the grace period of a
+      `deleting` pod ends.
+    - `host` is the CPU, memory and disk that it requests. `priority` is the number of its PriorityClass; `preempts` is
+      false if its preemptionPolicy is Never.
+    - `owner` is the kind of its controller (`ReplicaSet`), empty if nothing creates it again. `index` is its number in
+      an Indexed Job. `workload` is the label, as `key=value`, by which a controller names the JobSet, RayCluster or
+      Kubeflow job of the pod; empty without one.
+    - `constraints` is a fingerprint of node selector, affinity and tolerations: pods with equal fingerprints may go to
+      the same nodes.
+    - `nominated` is the node that kube-scheduler nominated. `refused` is a fingerprint of the condition that
+      kube-scheduler wrote when it last refused the pod; 0 without one. `obstacles`, for people, are causes other than
+      cards that keep the pod waiting.
+    - `labels`, `annotations` and `containers` hold only entries that this project reads.
     """
 
     namespace: str
@@ -73,19 +77,19 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def ended(self) -> bool:
-        """True once every container has stopped for good; a deletion mark alone is not an end."""
+        """True once every container has stopped for good; a pod that is being deleted has not ended by that alone."""
         return self.phase in ("Succeeded", "Failed")
 
     def annotation(self, key: str) -> str:
-        """The annotation's text, or an empty one."""
+        """The text of the annotation `key`; empty if the pod lacks the annotation."""
         return (self.annotations or {}).get(key, "")
 
     def label(self, key: str) -> str:
-        """The label's value, or an empty one."""
+        """The value of the label `key`; empty if the pod lacks the label."""
         return (self.labels or {}).get(key, "")
 
     def grant(self) -> Grant | None:
-        """The pod's own grant, or None if it has none.
+        """The pod's own grant; None if it has none.
 
         Raises AnnotationError if the grant cannot be this pod's: malformed, written for another pod or node, or naming
         a container that the pod does not have.
@@ -101,11 +105,12 @@ class Pod(Struct, frozen=True, gc=False):
 class Node:
     """A node as the API server shows it.
 
-    `inventory`, `cordoned` and `cordon_notes` are the texts of annotations, empty if absent. `room` is the node's
-    allocatable CPU, memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`).
-    `capacity` holds its extended resources, `taints` only taints that keep pods away; a cordon is one of them.
-    `version` grows with each change of the object; 0 if unknown. `version` and `cordon_notes` do not count in
-    comparisons.
+    - `inventory`, `cordoned` and `cordon_notes` are the texts of annotations, empty if absent.
+    - `room` is the node's allocatable CPU, memory and disk. `capacity` holds its extended resources.
+    - `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`).
+    - `taints` are only taints that keep pods away; a cordon is one of them.
+    - `version` grows with each change of the object; 0 if unknown. `version` and `cordon_notes` do not count when two
+      nodes are compared.
     """
 
     name: str
@@ -137,15 +142,15 @@ class Node:
         return card_list(self.cordoned)
 
     def traits(self) -> NodeTraits:
-        """The parts of the node that constraints of pods look at."""
+        """The parts of the node that constraints of pods are compared with."""
         return NodeTraits(self.name, self.labels or {}, self.taints)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A pod of the node agent: its name, its node, and the `address` HOST:PORT of its /metrics, empty if unknown.
+    """A pod of the node agent: its name, its node, and the `address` HOST:PORT of its /metrics (empty if unknown).
 
-    `ready` is true if its probe /readyz succeeds.
+    `ready` is true if its readiness probe, /readyz, succeeds.
     """
 
     pod: str

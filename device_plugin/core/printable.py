@@ -11,5 +11,5 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text in one line: a space for every run of white space, control characters and invisible ones."""
+    """The text in one line: each run of white space, control and invisible characters becomes one space."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())

@@ -2,7 +2,7 @@
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
 `<prefix>-cores: c` for c core groups of one card, `<prefix>-percent: p` for p percent of one card. `<prefix>-slices`
-requests nothing: it states the number of slices for quotas; for whole cards it is all slices that they can give. Only
+only states the number of slices for quotas; for whole cards it is the number of all slices that they can give. Only
 limits count: Kubernetes makes requests equal.
 """
 
@@ -44,9 +44,9 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]
 class Request(Struct, frozen=True, gc=False):
     """The request of one container to one card family: `whole` cards, or a slice.
 
-    A slice is `mem` units and `cores` groups, or `percent` of both. If `mem` or `cores` is None, `place` completes it
-    from the chosen card. A container gets `count` such slices, each of another card of one node. `max_slices`, if the
-    author wrote it, is the number of slices that each whole card must be able to give.
+    A slice is `mem` memory units and `cores` core groups, or `percent` of both. If `mem` or `cores` is None, `place`
+    completes it from the chosen card. A container gets `count` such slices, each of another card of one node.
+    `max_slices`, if the author wrote it, is the number of slices that each whole card must be able to give.
     """
 
     family: str
@@ -76,7 +76,7 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Selector(Struct, frozen=True, gc=False):
-    """A comma list `a,b,!c` from an annotation: values that must match, and `!values` that must not.
+    """A list `a,b,!c` from an annotation: values of which one must match, and `!values` that must not.
 
     It keeps only the text, which the pod keeps anyway: sets of its words would take twice the memory.
     """
@@ -85,7 +85,7 @@ class Selector(Struct, frozen=True, gc=False):
 
     @property
     def include(self) -> frozenset[str]:
-        """The values of which one must match; empty if any value may."""
+        """The values of which one must match; empty if every value matches."""
         return _words(self.text)[0]
 
     @property
@@ -94,12 +94,12 @@ class Selector(Struct, frozen=True, gc=False):
         return _words(self.text)[1]
 
     def accepts(self, value: str) -> bool:
-        """True if `value` is not excluded, and the include list is empty or contains it."""
+        """True if `value` is not excluded, and the list includes it or includes nothing."""
         include, exclude = _words(self.text)
         return value not in exclude and (not include or value in include)
 
     def accepts_model(self, model: str) -> bool:
-        """True if none of the card model's names is excluded, and the include list is empty or contains one."""
+        """True if no name of the card model is excluded, and the list includes one of its names or nothing."""
         include, exclude = _model_words(self.text)
         names = card_models.names(model)
         return names.isdisjoint(exclude) and (not include or not names.isdisjoint(include))
@@ -118,7 +118,7 @@ def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 @lru_cache(128)
 def _model_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a comma list of models in the normal form of card_models: included ones and excluded ones."""
+    """The included and the excluded words of a comma list of card models, in the form for comparisons."""
     include, exclude = _words(text)
     return frozenset(map(card_models.normal, include)), frozenset(map(card_models.normal, exclude))
 
@@ -139,7 +139,7 @@ class PodRequest:
     """The request of a pod: its containers' requests in the order of the spec, and its selectors of cards.
 
     `host` is the CPU, memory and disk that the pod requests of its node. `app_type` and `rank` are for the policy
-    `node-score`. `rank`, the pod's number in its group, is no part of its author's request and is not compared.
+    `node-score`. `rank` is the pod's number in its group; the pod's author does not write it, and it is not compared.
     """
 
     pod: str
@@ -157,7 +157,7 @@ NO_CARD = Request("")
 
 
 class Shape(Struct, frozen=True, gc=False):
-    """The parts of a pod's request that decide where it fits best, if at most one of its containers asks.
+    """The parts of a request that decide where a pod fits best, if at most one of its containers asks for cards.
 
     Pods of one shape share their scores. `request` is empty if a pod asks for no card: traces of real clusters, which
     our simulations read, have such pods, and they take CPU.
@@ -170,7 +170,7 @@ class Shape(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, request: PodRequest) -> "Shape | None":
-        """The shape of a pod; None if several of its containers ask."""
+        """The shape of a pod's request; None if several containers ask for cards."""
         if len(request.containers) > 1:
             return None
         asked = request.containers[0][1] if request.containers else NO_CARD
@@ -185,7 +185,7 @@ class Shape(Struct, frozen=True, gc=False):
 
     @property
     def is_slice(self) -> bool:
-        """True for a part of one card, false for any number of whole cards."""
+        """True for a request for a part of a card, false for whole cards."""
         asked = self.request
         return asked.mem is not None or asked.cores is not None or asked.percent is not None
 
@@ -198,7 +198,7 @@ def resource_names(prefix: str) -> tuple[str, ...]:
 
 
 def is_prefix(text: str) -> bool:
-    """True if Kubernetes can have resources whose names begin with this text: domain/name."""
+    """True if `text` has the form domain/name, with which Kubernetes' resource names may begin."""
     return _PREFIX.fullmatch(text) is not None
 
 
@@ -208,12 +208,12 @@ def all_resource_names(prefixes: Iterable[str]) -> frozenset[str]:
 
 
 def family_of(resource: str) -> str:
-    """The prefix of one of the names that `resource_names` returns."""
+    """The card family (resource prefix) of one of our resource names."""
     return next((resource.removesuffix(s) for s in SUFFIXES if s and resource.endswith(s)), resource)
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
-    """The request of `pod`, or None if no container asks. Raises RequestError if anything of it is malformed."""
+    """The request of `pod`; None if no container asks for a card. Raises RequestError if any part is malformed."""
     asking: list[tuple[str, Request]] = []
     count = _slices(pod)
     for container in pod.containers:
@@ -277,7 +277,7 @@ def _annotation(pod: Pod, key: str, most: int) -> str:
 
 
 def _slices(pod: Pod) -> int:
-    """The number of slices, each of another card, that the pod's one asking container wants; 1 by default."""
+    """The number of slices, each of another card, that the pod's asking container wants: its annotation, or 1."""
     text = pod.annotation(annotations.SLICES)
     if text and not (_SIZE.fullmatch(text) and int(text) <= MAX_CONTAINER_CARDS):
         raise RequestError(
@@ -305,7 +305,7 @@ def _gang(pod: Pod) -> Gang | None:
 def container_request(
     name: str, limits: Mapping[str, str], prefixes: Collection[str], count: int = 1
 ) -> Request | None:
-    """The request in one container's limits, for `count` slices; None if they ask for no card.
+    """The request in one container's limits, for `count` slices; None if the limits ask for no card.
 
     Raises RequestError, whose text says what to write instead.
     """
@@ -341,7 +341,10 @@ def _read_limits(
 
 
 def _check_amounts(where: str, prefix: str, counts: Mapping[str, int], slices: int) -> None:
-    """Raise RequestError where the amounts by suffix do not go together, or cannot be divided into `slices`."""
+    """Raise RequestError if the amounts contradict each other, or cannot be divided evenly into `slices`.
+
+    `counts` are the amounts by the suffix of the resource name.
+    """
     whole, share = counts.get(WHOLE, 0), counts.get(PERCENT, 0)
     if whole and counts.keys() - {WHOLE, SLICES}:
         raise RequestError(
@@ -376,7 +379,7 @@ def _check_amounts(where: str, prefix: str, counts: Mapping[str, int], slices: i
 
 
 def _check_slices(where: str, prefix: str, counts: Mapping[str, int], count: int) -> None:
-    """Raise RequestError if `-slices` is written with another number than the container's slices."""
+    """Raise RequestError if `-slices` is written, but not with the number of slices that the container gets."""
     whole, slices = counts.get(WHOLE, 0), counts.get(SLICES)
     if slices is None:
         return

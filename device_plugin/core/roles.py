@@ -31,14 +31,17 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A pod's number in its group, the nodes to avoid, and the number of better nodes left to pods of earlier roles."""
+    """A pod's number in its group, the nodes that it must avoid, and the nodes that it must leave to others.
+
+    `leave` is the number of the best nodes, which are left to pods of earlier roles.
+    """
 
     number: int | None = None
     avoid: frozenset[str] = frozenset()
     leave: int = 0
 
     def labels(self, pod: Pod) -> Mapping[str, str]:
-        """The labels that the pod gets when it is bound; empty without a group."""
+        """The labels (role and number) that the pod gets when it is bound; empty for a pod without a group."""
         if self.number is None:
             return {}
         role = role_of(pod)
@@ -77,7 +80,7 @@ class Ranking:
 
     @property
     def unbound(self) -> Set[str]:
-        """Uids of the pods that are not bound."""
+        """The UIDs of the pods that are not bound."""
         return self._unbound.keys()
 
     def see(self, pod: Pod) -> None:
@@ -118,7 +121,7 @@ class Ranking:
         """The ranks, by UID, of the unbound `pods` in their group.
 
         `held` are the reservations of unbound pods, by UID. A pod's number is the count of the pods before it; if
-        another pod has that number already, it is the lowest free number.
+        another pod has that number already, the pod gets the lowest free number.
         """
         placing = {pod.uid for pod in pods}
         others = {uid: found for uid, found in held.items() if uid in self._unbound and uid not in placing}
@@ -140,12 +143,12 @@ class Ranking:
         return found
 
     def _counts(self, uid: str) -> bool:
-        """True if the unbound pod is not being deleted."""
+        """True if the pod is unbound and is not being deleted."""
         return uid in self._unbound and not self._pods[uid][1].deleting
 
 
 def role_of(pod: Pod) -> str:
-    """The pod's role: its own label, else the type and index of a replica of Kubeflow; empty without either."""
+    """The pod's role: its role label, or else Kubeflow's labels for the type and index of a replica; may be empty."""
     if role := pod.label(annotations.ROLE):
         return role
     kind, index = pod.label(annotations.REPLICA_TYPE), pod.label(annotations.REPLICA_INDEX)
@@ -153,7 +156,10 @@ def role_of(pod: Pod) -> str:
 
 
 def order_of(pod: Pod) -> tuple[str, ...]:
-    """The roles in the order that the pod's annotation gives; empty without one. See `order_problem`."""
+    """The roles in the order that the pod's annotation gives; empty without the annotation.
+
+    The list may be wrong: `order_problem` checks it.
+    """
     text = pod.annotation(annotations.ROLE_ORDER)[:MAX_ORDER]
     return tuple(role.strip() for role in text.split(",")) if text else ()
 
@@ -187,20 +193,23 @@ def order_problem(pod: Pod) -> str:
 
 
 def rank_of(pod: Pod) -> int | None:
-    """The number in the pod's rank label, None if it has none; tenants may have written it."""
+    """The number in the pod's rank label; None if it has no valid one. A tenant may have written the label."""
     text = pod.label(annotations.RANK)
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _key(pod: Pod) -> Key:
-    """The sort key of a pod: its role, then its name. Roles that a written order does not list come last."""
+    """The sort key of a pod in its group: its role, then its name.
+
+    Roles that a written order does not list come last.
+    """
     role, order = role_of(pod), order_of(pod)
     place = _place(role, order)
     return len(order) if place is None else place, _natural(role), _natural(pod.name), pod.uid
 
 
 def _place(role: str, order: Sequence[str]) -> int | None:
-    """The position of a role in a written order, where `worker-2` counts as `worker`; None if it has none."""
+    """The position of a role in a written order, where `worker-2` counts as `worker`; None if the order lacks it."""
     if role in order:
         return order.index(role)
     # `worker-2` is the third of the role `worker`.
@@ -212,7 +221,7 @@ def _place(role: str, order: Sequence[str]) -> int | None:
 
 
 def _natural(text: str) -> tuple[tuple[str, int], ...]:
-    """The text in pairs of words and numbers, so that numbers are compared by value."""
+    """The text as a sort key of words and numbers, so that numbers are compared by value."""
     # One pattern for words and numbers would be slow: it reads the rest of a long name once for each character.
     parts = _DIGITS.split(text, MOST_NUMBERS)
     return (*zip(parts[:-1:2], map(int, parts[1::2]), strict=True), (parts[-1], 0))

@@ -1,13 +1,13 @@
-"""Situations of a request or of a pod: each has a value for programs, a text, and advice."""
+"""Situations of a request or of a pod: each has a value for programs, a text for people, and advice."""
 
 from enum import Enum
 from typing import Self
 
 
 class Situation(Enum):
-    """The base of enums whose members are written as value, text and advice. The value is in metrics and JSON.
+    """The base of enums whose members are written as value, text and advice; the value is in metrics and JSON.
 
-    The advice is for the pod's author or the cluster's operator; it is empty where nothing need be done.
+    The advice is for the pod's author or the cluster's operator; it is empty if there is nothing to do.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them."""
+"""Reads times that Kubernetes wrote."""
 
 from datetime import datetime
 
@@ -6,7 +6,8 @@ from datetime import datetime
 def seconds(time: str, otherwise: float) -> float:
     """The seconds since 1970 of a time that Kubernetes wrote; `otherwise` if the text is empty or not readable.
 
-    A year of more than four digits is not readable: a pod with a very long grace period ends in such a year.
+    A year of more than four digits is not readable; the end of a pod with a very long grace period can be in such a
+    year.
     """
     try:
         return datetime.fromisoformat(time).timestamp() if time else otherwise

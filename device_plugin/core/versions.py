@@ -1,4 +1,4 @@
-"""Versions of Kubernetes and of container runtimes, and the least one of Kubernetes that is supported."""
+"""Version numbers of Kubernetes and of container runtimes, and the oldest Kubernetes that is supported."""
 
 import re
 

@@ -9,16 +9,16 @@ from device_plugin.core.node_constraints import NodeIndex
 
 
 class Holdings(Protocol):
-    """Reads the ledger: holdings of pods that have not ended, of containers that outlive their pods, of promises."""
+    """Reads the ledger of the cluster: which pods, outliving containers and promises hold slices."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
 
     def snapshot(self) -> Snapshot:
-        """The ledger as it is now; the same object until something changes."""
+        """A snapshot of the present ledger; the same object until something changes."""
 
     def nodes(self) -> NodeIndex:
-        """The nodes with cards, to be matched with constraints of pods; the same object until something changes."""
+        """The nodes with cards, to compare the constraints of pods with; the same object until something changes."""
 
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release the slices promised to this job or its group, in a fork of the ledger; returns their holdings."""
+        """Release the slices promised to this job or its group, in a copy of the ledger; returns their holdings."""

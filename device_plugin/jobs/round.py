@@ -1,4 +1,4 @@
-"""Rounds: make a plan, and send the writes that the plan and the changes under way (records in `vgpu.io/resize`) need.
+"""Rounds: make a plan, and send the writes that the plan and the changes under way (`vgpu.io/resize` records) need.
 
 A round follows each change of a Job, a change of pods or nodes (at most every TICK_SECONDS), and a deadline. It ends
 when no write is due or allowed, when a write fails, or when the Jobs were read MOST_LOOKS times. A step without a
@@ -43,11 +43,16 @@ MOST_TRIED = 2
 class Round:
     """The last round: its time, the states of the Jobs, the plan, and the `seconds` that the plan took.
 
-    The mappings below are by job. `short` holds alternatives for jobs with a goal that do not fit; `refused` why a
-    job's width cannot be found; `uncreated` why the API server refuses a job's pods; `starts` when a job at the head of
-    its queue is expected to have room; `closed` the closed cards that a job waits for; `missing` the Jobs that a group
-    lacks. A job with a goal may start with the width that its author wrote: `unsized` says when it gets the width that
-    it needs, and `silent` why it does not.
+    The mappings below are by job:
+
+    - `short`: smaller alternatives for a job with a goal that does not fit.
+    - `refused`: why no width can be found for a job with a goal.
+    - `uncreated`: why the API server refuses a job's pods.
+    - `starts`: when a job at the head of its queue is expected to have room.
+    - `closed`: the closed cards that a job waits for.
+    - `missing`: the Jobs that a group lacks.
+    - `unsized` and `silent`: a job with a goal starts with the width that its author wrote; when it will get the width
+      that its goal needs, or why it will not.
     """
 
     at: float = -inf
@@ -90,7 +95,7 @@ class Rounds:
         self.last = Round()
 
     def why_not(self) -> str:
-        """The reason why this replica does not plan, as text; empty if it does."""
+        """The reason why this replica does not plan these Jobs, as text; empty if it plans them."""
         missing = [why for why in (self._known.why_not_synced(), self._holdings.why_not_synced()) if why]
         return "; ".join(missing) or ("" if self._leads() else "another replica holds the Lease")
 
@@ -108,7 +113,10 @@ class Rounds:
         return self._holdings.nodes().limits(job.nodes)
 
     def step(self) -> None:
-        """Plan and execute a round, if this replica leads and a round is due."""
+        """Plan and execute a round, if this replica leads and a round is due.
+
+        Before, the Jobs whose last write has an unclear result are read again; until that succeeds there is no round.
+        """
         if self.why_not() or not self._sender.certain():
             self._seen = (-1, None)
             return
@@ -143,7 +151,7 @@ class Rounds:
         self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str],
         without: Collection[JobKey],
     ) -> Round:  # fmt: skip
-        """A round that starts the jobs `without` on free cards, so that no other job must make room for them.
+        """A round that starts the jobs `without` on free cards, so that no other Job must make room for them.
 
         If one of these jobs cannot start, because its cards are kept for another job or another job comes first, the
         round is planned again, and this job waits for the Jobs that were asked to make room for it.
@@ -177,16 +185,16 @@ class Rounds:
         )  # fmt: skip
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
-        """The models of all cards if a job's width must be found; else empty."""
+        """The models of all cards, if a job with a goal needs them to find its width; else empty."""
         if all(state.spec.goal is None for state in states):
             return ()
         inventories = self._holdings.snapshot().inventories().values()
         return {card.model for inventory in inventories for card in inventory.cards}
 
     def _carried_out(self, plan: Plan) -> bool:
-        """Send the writes that are due until there are none; false if writes must be tried again.
+        """Send the writes that are due, and read the Jobs again, until no write is due; true if that was reached.
 
-        A write failed or may not be sent yet, or the Jobs were read MOST_LOOKS times.
+        False if a write failed or may not be sent yet, or after the Jobs were read MOST_LOOKS times.
         """
         later = _LaterLook(self._known, self._fork, self._clock, self._wall)
         for _ in range(MOST_LOOKS):
@@ -211,10 +219,10 @@ class Rounds:
         return any(reached in UNDER_WAY for reached in stages(jobs, self._wall()).values())
 
     def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
-        """The next time at which something ends by itself, so that a round is due.
+        """The next time at which something ends by itself, so that a round is due then.
 
-        This may be a record, a pause after refused pods, a request for a checkpoint, or the time that a pod may wait
-        for a node or need for its end.
+        This may be the end of a record, of a pause after refused pods, of a request for a checkpoint, or of the time
+        that a pod may wait for a node or take to end.
         """
         now = self._wall()
         records = [managed.record for managed in jobs.values() if managed.record is not None]
@@ -230,7 +238,7 @@ class Rounds:
 
 
 class _LaterLook:
-    """The Jobs and the free cards, read again to check writes that are sent late."""
+    """Checks writes that are sent late against the Jobs and the free cards, which it reads again."""
 
     def __init__(
         self, known: ManagedJobs, fork: Fork, clock: Callable[[], float], wall: Callable[[], float]
@@ -244,7 +252,7 @@ class _LaterLook:
         self._free: Free | None = None
 
     def holds(self, write: Write) -> bool:
-        """True if the change still helps its beneficiary, and there is room for the replicas that the write adds."""
+        """True if the write's change still helps its beneficiary, and there is room for the added replicas."""
         free = self._renewed()
         if write.key not in self._jobs or (
             write.frees is not None and not wanted(write.frees, self._jobs, held_groups(self._jobs.values()))
@@ -253,7 +261,7 @@ class _LaterLook:
         return not write.added or free.take({write.key: write.added})
 
     def _renewed(self) -> Free:
-        """The free cards; read again if they were read more than FRESH_SECONDS ago, at most once for a write."""
+        """The free cards, read again if they were read more than FRESH_SECONDS ago."""
         if self._free is None or self._clock() > self._looked + FRESH_SECONDS:
             self._looked, self._jobs = self._clock(), self._known.managed()
             self._fork.begin(self._jobs.values())
@@ -262,7 +270,7 @@ class _LaterLook:
 
 
 def _starts(plan: Plan, job: JobKey) -> bool:
-    """True if the plan starts the job, and no other job gives way to it."""
+    """True if the plan starts the job, and no other Job must make room for it."""
     return any(isinstance(step, Admit) and step.job == job for step in plan.steps) and not any(
         plan.given(job)
     )
@@ -271,6 +279,6 @@ def _starts(plan: Plan, job: JobKey) -> bool:
 def _with_refusals(
     jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]
 ) -> Mapping[JobKey, Managed]:
-    """The Jobs, with the reason why the API server refuses pods of some of them."""
+    """The Jobs; each Job in `uncreated` has the reason from there as its `refusal`."""
     refused = {key: replace(jobs[key], refusal=why) for key, why in uncreated.items() if key in jobs}
     return {**jobs, **refused} if refused else jobs

@@ -22,7 +22,7 @@ from device_plugin.state.managed import Managed
 
 
 class Stage(Enum):
-    """The stages of a change."""
+    """The stages that a change of a Job's width goes through."""
 
     NONE = "none"
     """The Job has no record."""
@@ -33,7 +33,7 @@ class Stage(Enum):
     OVERDUE = "overdue"
     """Pods beyond the new width still exist after the record's end, as on a dead node: no more slices become free."""
     FREED = "freed"
-    """The pods beyond the new width are gone; their slices are kept for the beneficiary."""
+    """The pods beyond the new width are gone; their slices are kept for the beneficiary, the job that gets them."""
     JOINING = "joining"
     """The Job has its new width, and not all of its pods are bound."""
     OVER = "over"
@@ -49,7 +49,10 @@ RELEASING = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 
 
 def stage(managed: Managed, now: float) -> Stage:
-    """The stage of the change in the Job's record. The Job's author can end a change by naming its `gen`."""
+    """The stage of the change that the Job's record announces.
+
+    The Job's author can end a change by naming its number (`gen`): then the stage is OVERRULED.
+    """
     record = managed.record
     if record is None:
         return Stage.NONE
@@ -84,7 +87,10 @@ def stages(jobs: Mapping[JobKey, Managed], now: float) -> Mapping[JobKey, Stage]
 def by_beneficiary(
     jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage]
 ) -> Mapping[JobKey, Sequence[Managed]]:
-    """The Jobs that shrink or stop for another job, by the key of that job."""
+    """The Jobs that shrink or stop for another job, by the key of the other job.
+
+    A Job is left out once its freed slices were taken, or if the other job does not wait for them any more.
+    """
     found: dict[JobKey, list[Managed]] = {}
     held = held_groups(jobs.values())
     for key, managed in jobs.items():
@@ -106,7 +112,7 @@ def by_group(jobs: Iterable[Managed]) -> Mapping[GroupKey, Sequence[Managed]]:
 
 
 def turn(managed: Managed) -> tuple[int, JobKey]:
-    """The sort key of a Job among the Jobs of its group that start together."""
+    """A sort key: it puts the Jobs of a group in the order in which they start, by role and then by name."""
     role = managed.spec.role
     return (ROLES.index(role) if role in ROLES else len(ROLES)), managed.key
 
@@ -114,9 +120,9 @@ def turn(managed: Managed) -> tuple[int, JobKey]:
 def promised_widths(
     helped: Managed, giving: Iterable[Managed], groups: Mapping[GroupKey, Sequence[Managed]]
 ) -> Mapping[JobKey, int]:
-    """The widths of the job `helped`, for which the Jobs `giving` make room, and of its group's Jobs.
+    """The widths of the job `helped`, for which the Jobs `giving` make room, and of the waiting Jobs of its group.
 
-    Empty if they would not start together now: for instance one Job of the group is gone, or another one has come.
+    Empty if these Jobs would not start together now: for instance a Job of the group is gone, or another has come.
     """
     replicas = max(managed.record.replicas for managed in giving if managed.record is not None)
     group = helped.spec.group_key
@@ -143,7 +149,7 @@ def wanted(record: Resize, jobs: Mapping[JobKey, Managed], held: Set[GroupKey]) 
     """True if a shrink still helps: its beneficiary waits, and was not started after the record was written.
 
     The beneficiary may also be a running split that waits for a wider window. A shrink without a beneficiary always
-    helps; one for a group in `held` does not, because none of that group's waiting Jobs starts.
+    helps. A shrink for a group in `held` does not help, because none of that group's waiting Jobs starts.
     """
     if record.beneficiary is None:
         return True
@@ -156,13 +162,13 @@ def wanted(record: Resize, jobs: Mapping[JobKey, Managed], held: Set[GroupKey]) 
 
 
 def held_groups(jobs: Iterable[Managed]) -> Set[GroupKey]:
-    """The groups that start together and of which a waiting Job is held, by namespace and group."""
+    """The groups that cannot start because one of their waiting Jobs is on hold, by namespace and group."""
     groups = (each.spec.group_key for each in jobs if each.spec.on_hold and each.waits)
     return {group for group in groups if group is not None}
 
 
 def _released(managed: Managed, record: Resize, now: float) -> Stage:
-    """The stage of a shrink or stop that was carried out, or whose Job has ended."""
+    """The stage of a shrink or stop that was written as the Job's new width, or whose Job has ended."""
     if managed.lives and not managed.has(record.after):
         return Stage.OVERRULED if now < record.until else Stage.OVER
     if not _gone(managed, record.after if managed.lives else 0):
@@ -173,7 +179,7 @@ def _released(managed: Managed, record: Resize, now: float) -> Stage:
 def _gone(managed: Managed, width: int) -> bool:
     """True if no pod is left beyond `width`, by our watch of pods and by the Job controller's own count.
 
-    The watch alone may not show yet a pod that the controller made just before it saw the new width.
+    Our watch alone is not enough: it may not show yet a pod that the controller made just before it saw the new width.
     """
     job = managed.job
     return job.active <= width and not job.terminating and not any(managed.leaving(width))

@@ -43,7 +43,7 @@ class JobPods:
     def succeeded(self, job: Job) -> int:
         """The number of pods of a workload that asked for cards, have succeeded and still exist.
 
-        It is 0 for a Job, whose status has this number.
+        0 for a Job, because a Job's own status has this number.
         """
         return len(self._succeeded.get((job.namespace, job.pods_label), ())) if job.pods_label else 0
 

@@ -288,7 +288,8 @@ class KnownJobs:
     def _made(self, job: Job, known: Managed | None) -> Managed:
         """The Job as read from this version; `known` is the Job as read from the version before, None for a new Job.
 
-        Its record is the newest of the annotation's, the known one, and the copy in the Job's status.
+        Its record is the newest of three: the record in the annotation, the known record, and the copy in the Job's
+        status.
         """
         written, past = _record(job.annotations.get(RESIZE, "")), _record(job.kept)
         record = _newest(written, known.record if known is not None else None, past)

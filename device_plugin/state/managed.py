@@ -59,7 +59,7 @@ class Managed:
     stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:
-        """True if the two differ in nothing that a plan depends on; two Jobs that cannot be read are always alike.
+        """True if this Job and `other` differ in nothing that a plan depends on; Jobs that cannot be read are alike.
 
         The time of the program's last report counts only while a change of the Job is under way, because the change may
         need a checkpoint.
@@ -73,7 +73,7 @@ class Managed:
 
     @property
     def key(self) -> JobKey:
-        """Namespace and name."""
+        """Namespace and name of the Job."""
         return self.spec.key
 
     @property
@@ -98,7 +98,10 @@ class Managed:
 
     @property
     def misheld(self) -> bool:
-        """True if the Job is on hold and still runs, or its record does not agree with the Job about the hold."""
+        """True if a hold or release must still be carried out or recorded.
+
+        Either the Job is on hold and still runs, or its record does not say whether the Job is on hold now.
+        """
         held = self.spec.on_hold
         recorded = self.record is not None and self.record.held_since > 0
         return self.lives and ((held and not self.job.suspend) or held != recorded)
@@ -146,13 +149,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its width: of its last record, or of a later start by somebody else."""
+        """The time when the running Job got its width: by its last record, or later if somebody else started it."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job was stopped: the time of this record, or of a later stop by somebody else."""
+        """The time when the suspended Job was stopped: by this record, or later if somebody else stopped it."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)

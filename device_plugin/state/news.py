@@ -222,7 +222,7 @@ class NodeNews:
             self._accounts.set_inventory(node.name, taken, node.room)
 
     def apply_due(self, now: float) -> None:
-        """Record the nodes again whose card changes came too often and have waited long enough. The lock is held."""
+        """Apply the changes of nodes' cards that came too often and have waited long enough. The lock is held."""
         for node in self._changes.due(now):
             self.see(node)
 
@@ -282,7 +282,7 @@ class JobNews:
         self._others = dict[WorkloadKind, JobNews]()
 
     def of(self, kind: WorkloadKind) -> "JobNews":
-        """The JobNews for the workloads of this kind; one object for each kind."""
+        """The receiver of the news of workloads of this kind; one object for each kind."""
         if kind not in self._others:
             self._others[kind] = JobNews(self._lock, self._promises, self._listed, self._gangs, kind)
         return self._others[kind]

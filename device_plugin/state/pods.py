@@ -18,7 +18,7 @@ GONE_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The request of a pod, and the version of the pod from which the request was read."""
+    """The request of a pod, and the state of the pod from which the request was read."""
 
     pod: Pod
     request: PodRequest
@@ -153,9 +153,10 @@ class KnownPods:
         return [uid for uid in watched if uid not in listed]
 
     def doubt(self) -> None:
-        """Accept the next news of each pod, even that the pod is not bound or has not ended: etcd was restored.
+        """Accept the next news of each pod, whatever it says, because etcd was restored.
 
-        Pods that are known as gone may come back.
+        The news may say that a bound pod is not bound, or that an ended pod has not ended. Pods that are known as gone
+        may come back.
         """
         for known in self._known.values():
             known.doubted = True

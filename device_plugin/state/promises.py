@@ -129,7 +129,7 @@ class Promises:
         return givers | self._records.shrinking()
 
     def leaving(self, pod: Pod) -> Leaving:
-        """The leaving pods that still hold their slices, sorted by what this means for `pod`, which asks for slices.
+        """The leaving pods that still hold their slices, in sets that say whether `pod` can get their slices.
 
         A pod that leaves for a job of lower priority than `pod` is in no set while its own Job still has the larger
         width, which may last an hour: until then it may be preempted like any other pod.
@@ -260,8 +260,8 @@ class Promises:
     def _add(self, uid: str, leaving: LeavingPod, asked: str) -> None:
         """Promise the slices of the pod `uid`, as `leaving` describes them.
 
-        `asked` is the time of the record's decision if this process has just started, else empty: then pods of the
-        beneficiary that were bound later have taken promised slices.
+        `asked` is the time of the record's decision if this process has just started, else empty. Pods of the
+        beneficiary that were bound after that time count as having taken promised slices.
         """
         self.first_end = min(self.first_end, leaving.until)
         if leaving.beneficiary not in self._bound:

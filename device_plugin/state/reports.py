@@ -79,7 +79,7 @@ class CardChanges:
         self._waiting.pop(node, None)
 
     def due(self, now: float) -> list[Node]:
-        """The nodes whose waiting change may be applied now."""
+        """The nodes whose change of cards has waited long enough to be applied now."""
         # Every decision calls this: all entries are read only every CHANGE_SECONDS, to drop old ones.
         if now >= self._tidied + CHANGE_SECONDS:
             self._tidied = now
@@ -136,7 +136,7 @@ class Reports:
         return found
 
     def of_living(self, node: str) -> Sequence[ReportedSlice]:
-        """The agent's reports about pods that have not ended: covered, unenforced and refused containers."""
+        """The agent's reports about pods that have not ended: their limits may not hold, or they cannot start."""
         return self._of_living.get(node, ())
 
     def nodes_with_living(self) -> list[str]:

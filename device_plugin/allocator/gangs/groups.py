@@ -160,7 +160,7 @@ class Groups:
         )
 
     def rank(self, pod: Pod) -> Rank:
-        """The rank of an unbound pod among the pods of its group that must not share nodes; ALONE without a group."""
+        """The rank of an unbound pod among the pods of its group that must not share nodes; empty without a group."""
         return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:
@@ -173,7 +173,7 @@ class Groups:
     def _held(self, pod: Pod) -> Held:
         """The node and the rank of an unbound pod that holds slices.
 
-        If a transaction gave it a grant without a reservation, the rank is read from the pod.
+        If a transaction gave it a grant without a reservation, the rank is read from the pod's label.
         """
         reservation = self._ledger.reservation(pod.uid)
         rank = reservation.request.rank.number if reservation is not None else rank_of(pod)

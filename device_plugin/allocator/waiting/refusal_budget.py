@@ -42,7 +42,7 @@ class RefusalBudget:
         self._at = 0.0
 
     def __len__(self) -> int:
-        """Number of debts: one for each refused gang, and one for all pods of several containers in a namespace."""
+        """Number of debts: seconds of refusals that are not refilled yet, of a gang or of a namespace's other pods."""
         return sum(map(len, self._debts.values()))
 
     def decided(self, namespace: str, request: PodRequest, decide: Callable[[], Answer]) -> Answer:
@@ -73,7 +73,7 @@ class RefusalBudget:
         return debts.get(gang, 0.0) <= burst / len(debts) and sum(debts.values()) <= MOST_BURSTS * burst
 
     def _charge(self, namespace: str, gang: str, seconds: float) -> None:
-        """Charge a refusal that took `seconds`."""
+        """Charge `seconds` that a refusal took to `gang`; an empty name means the pods of several containers."""
         self._refill(self._clock())
         if seconds > 0:
             debts = self._debts.setdefault(namespace, {})

@@ -34,7 +34,10 @@ Key = tuple[RequestParts, tuple[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A refusal on the nodes in `rows` (None: on all nodes), with two counters of the ledger at that time."""
+    """A refusal on the nodes in `rows` (None: on all nodes).
+
+    The refusal holds while the ledger's counters have not grown since: `gained`, or for lasting refusals `restocked`.
+    """
 
     namespace: str
     refused: Refused
@@ -151,16 +154,19 @@ class WaitingPods(Bounded[str, Waiting]):
         self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, waits_for: WaitsFor,
         request: PodRequest | None = None,
     ) -> None:  # fmt: skip
-        """Record a pod that was just refused, alone or with its gang; its `request` if only the ledger decided."""
+        """Record a pod that was just refused, alone or with its gang.
+
+        `request` is given only if nothing but the ledger decided: then the pod may be refused again without a decision.
+        """
         here, hopeless = self._node_lists.of(nodes), request if refused.everywhere else None
         self.keep(self._waiting(pod, here, refused, gang, waits_for, hopeless))
 
     def again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
-        """The last refusal of `pod`, if it was on the same `nodes` and no node can take its `request` still; else None.
+        """The pod's last refusal, if it is certain that a new decision on the same `nodes` would refuse too; else None.
 
-        The pod is recorded as refused now, as after a decision. Until a slice ends or an inventory changes, a decision
-        would refuse too: no node had the cards, new grants only take more, and the nodes of the pod's group did not
-        matter. A lasting refusal has only reasons that no slice changes, so it stays equal until an inventory changes.
+        It is certain until a slice ends or an inventory changes: no node had the cards for `request`, new grants only
+        take more, and the nodes of the pod's group did not matter. A lasting refusal, which no freed slice can change,
+        holds until an inventory changes. The pod is recorded as refused now, as after a decision.
         """
         found = self.get(pod.uid)
         if found is None or found.refused is None or found.hopeless != request:

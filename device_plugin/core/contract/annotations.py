@@ -219,7 +219,7 @@ KEYS = (
 
 
 def people_write(on: str, kind: str) -> tuple[str, ...]:
-    """The labels or annotations (`kind`) of this project that people write on objects of the kind `on` (`Pod`)."""
+    """The names of this project's labels or annotations (`kind`) that people write on a kind of object (`on`)."""
     return tuple(
         key.name
         for key in KEYS
@@ -230,7 +230,7 @@ def people_write(on: str, kind: str) -> tuple[str, ...]:
 
 
 def programs_write(on: str) -> tuple[str, ...]:
-    """The labels and annotations that only this project's programs write on objects of the kind `on`."""
+    """The names of labels and annotations that only this project's programs write on objects of the kind `on`."""
     return tuple(key.name for key in KEYS if key.object == on and key.writer in _PROGRAMS)
 
 

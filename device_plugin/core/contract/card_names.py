@@ -1,7 +1,7 @@
 """Names of cards: unique in the cluster, and unchanged by a reboot or a new installation of the node.
 
-A driver that knows a card's unique id gives a name that is unique in the world (`GPU-1122334455667788`). Where it knows
-none, it gives only the card's PCI address (`GPU-0000:19:00.0`), and cards of other nodes may have the same address.
+A driver that knows a card's unique id gives a name that is unique in the world (`GPU-1122334455667788`). A driver that
+knows no id gives only the card's PCI address (`GPU-0000:19:00.0`), and cards of other nodes may have the same address.
 Then we add the node's name (`GPU-gpu-1-0000:19:00.0`). If such a card moves to another slot, or its node gets another
 name, the card gets a new name.
 """
@@ -18,7 +18,7 @@ DIGEST = 16
 
 
 def unique(name: str, node: str) -> str:
-    """A name that is unique in the cluster for the card that the driver on `node` calls `name`."""
+    """The cluster-wide name of the card that the driver on `node` calls `name`: the node's name is added if needed."""
     match = _ADDRESS_ONLY.fullmatch(name)
     return f"GPU-{_short(node)}-{match[1]}" if match else name
 

@@ -34,10 +34,11 @@ REPORT_SECONDS = 5.0
 class Card(msgspec.Struct, frozen=True, gc=False):
     """One physical accelerator.
 
-    `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units, of about
-    `unit_mib` MiB by its node's setting, `core_groups` its core groups of `group_units` compute units each;
-    `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices; an
-    operator sets this, not the node. Cards of one `hive` are linked by XGMI; it is empty if the card has no such link.
+    - `family` is the resource prefix that asks for it (`hygon.com/dcu`).
+    - `units` are its memory units, of about `unit_mib` MiB by its node's setting. `core_groups` are its core groups, of
+      `group_units` compute units each. `max_slices` is the number of slices that the vendor's driver can keep apart.
+    - A `cordoned` card gets no new slices; an operator sets this, not the node.
+    - Cards of one `hive` are linked by XGMI; empty if the card has no such link.
     """
 
     uuid: Text
@@ -58,21 +59,21 @@ class Card(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def open(self) -> bool:
-        """True if the card may get new slices."""
+        """True if the card may get new slices: it is healthy and not cordoned."""
         return self.healthy and not self.cordoned
 
     @property
     def size(self) -> CardSize:
-        """Memory and number of slices of the whole card."""
+        """The card's memory and its largest number of slices."""
         return CardSize(self.mem_mib, self.max_slices)
 
     def mib(self, unit_count: int) -> int:
-        """MiB that `unit_count` memory units of this card grant."""
+        """The MiB that `unit_count` memory units of this card grant."""
         return units.units_to_mib(unit_count, self.mem_mib, self.units)
 
 
 class SliceState(Enum):
-    """The state of a container's slices that an agent reports."""
+    """The state that an agent reports about the slices of a container."""
 
     OUTLIVING = "outliving"
     """The pod is gone, replaced or ended, but processes of it still run: the slices are not free."""
@@ -103,7 +104,7 @@ class ReportedSlice:
 
 
 class IdlePod(NamedTuple):
-    """A pod to evict, by its UID, and the idle limit in seconds for which its slices have been idle."""
+    """A pod to evict: its UID, and the idle limit (in seconds) for which all of its slices have been idle."""
 
     uid: Text
     limit: Count
@@ -121,6 +122,7 @@ class Inventory:
     idle limit that are never evicted, because computing is not measured for one of their slices.
 
     From the reports the allocator learns when the slices of a vanished pod are free:
+
     1. The agent and the allocator see at about the same time that a bound pod vanished without a terminal phase.
     2. The agent waits AGENT_SECONDS for the pod's processes to end. It reports slices of running processes as
        OUTLIVING; it never reports that a slice is free.
@@ -137,7 +139,7 @@ class Inventory:
     unmeasured: tuple[str, ...] = ()
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
-        """A copy in which exactly the cards with these uuids are cordoned."""
+        """A copy of the inventory in which exactly the cards with these uuids are cordoned."""
         cards = [
             card
             if card.cordoned == (card.uuid in uuids)
@@ -147,12 +149,12 @@ class Inventory:
         return replace(self, cards=tuple(cards))
 
     def encode(self) -> str:
-        """The text of the annotation: one line of JSON, keys in a fixed order, so equal values give equal text.
+        """The text of the annotation: one line of JSON of at most MAX_BYTES; equal inventories give equal text.
 
-        The text has at most MAX_BYTES. Reports that do not fit are left out; reports of the state OUTLIVING are kept
-        first. Next to 16 cards there is room for about 200 reports of one slice each. PreStartContainer also waits for
-        containers whose report was left out. Idle and unmeasured pods come last: idle pods that do not fit are
-        evicted later.
+        Reports that do not fit are left out; reports of the state OUTLIVING are the last to be left out. Next to 16
+        cards there is room for about 200 reports of one slice each. PreStartContainer also waits for containers whose
+        report was left out. Idle and unmeasured pods come after the reports: idle pods that do not fit are evicted
+        later.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
         text = write_object(fields)
@@ -220,7 +222,7 @@ def _reported(report: _Report) -> ReportedSlice:
 
 
 def _fault(card: Card) -> str:
-    """A text that says which numbers of the card contradict each other; empty if they agree."""
+    """A text that says which numbers of the card contradict each other; empty if all numbers agree."""
     if card.core_groups * card.group_units > card.compute_units:
         return (
             f"{card.core_groups} core groups of {card.group_units} units do not fit {card.compute_units} compute"
@@ -239,9 +241,9 @@ def _share(card: Card) -> None:
 
 
 def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[int, Sequence[str]]]:
-    """The sizes of a memory unit (MiB) in each card family, each with the nodes that use it; all sorted.
+    """The sizes of a memory unit (MiB) in use, by card family, each with the nodes that use this size; all sorted.
 
-    Each node has a setting for the unit. If the nodes of a family differ, a request means different amounts on them.
+    Each node has a setting for the size. If the nodes of a family differ, a request means different amounts on them.
     """
     found: dict[str, dict[int, list[str]]] = {}
     for name, inventory in sorted(inventories.items()):
@@ -275,10 +277,10 @@ def _card_object(card: Card) -> dict[str, object]:
 
 
 def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, object]]:
-    """As many reports as fit into `room` characters, each in its JSON form.
+    """As many reports as fit into `room` characters of JSON, in their JSON form.
 
-    Reports of the state OUTLIVING (processes of a vanished or ended pod still run) come first. Within both kinds they
-    are sorted by UID of the pod and name of the container.
+    Reports of the state OUTLIVING (processes of an ended or vanished pod still run) come first, then all others, each
+    sorted by the pod's UID and the container's name.
     """
     chosen = list[dict[str, object]]()
     for report in sorted(reports, key=lambda r: (r.state is not SliceState.OUTLIVING, r.pod, r.container)):

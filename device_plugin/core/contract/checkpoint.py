@@ -1,4 +1,4 @@
-"""The request for a checkpoint, as the annotation `vgpu.io/checkpoint` of the pod of index 0 carries it."""
+"""The request for a checkpoint, in the annotation `vgpu.io/checkpoint` of a Job's pod of index 0."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     saved: Amount
 
     def encode(self) -> str:
-        """The text of the annotation: one line of JSON."""
+        """The request as text for the annotation: one line of JSON."""
         return write_object(msgspec.to_builtins(self))
 
     @classmethod

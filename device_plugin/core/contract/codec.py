@@ -26,8 +26,9 @@ _WRITER = json.JSONEncoder(separators=(",", ":"))
 class Reader(Generic[Kind]):
     """Reads one kind of JSON text. It ignores unknown keys, and refuses strings with unprintable characters.
 
-    `what` is the text's name in errors. A text that is not `versioned` has no key `v`. `required` are keys that a text
-    must have although the struct has defaults for them. A text has at most `longest` characters.
+    `what` is the text's name in errors. If the text is `versioned`, it has the key `v`, which must be our version.
+    `required` are keys that a text must have although the struct has defaults for them. A text has at most `longest`
+    characters.
     """
 
     def __init__(
@@ -76,18 +77,21 @@ def write_object(fields: Mapping[str, object]) -> str:
 
 
 def ascii_text(text: bytes) -> str:
-    """The JSON `text` in ASCII, with all other characters escaped, as `write_object` writes it."""
+    """The JSON `text` in ASCII: all other characters are escaped, as `write_object` does."""
     return text.decode() if text.isascii() else _WRITER.encode(json.loads(text))
 
 
 def json_length(value: object) -> int:
-    """The number of characters of `value` in an annotation."""
+    """The number of characters that `value` takes as JSON in an annotation."""
     return len(_WRITER.encode(value))
 
 
 @lru_cache(4096)
 def shared(value: Value) -> Value:
-    """One object for all equal values, to save memory: 80,000 cards and grants have few different models and sizes."""
+    """An object equal to `value`, the same one for all equal values.
+
+    This saves memory: 80,000 cards and grants have few different models and sizes.
+    """
     return value
 
 
@@ -99,7 +103,7 @@ def _readable(error: msgspec.ValidationError) -> str:
 
 
 def _unprintable(value: object, place: str) -> Iterator[str]:
-    """The places in a JSON value where a text or a key has unprintable characters."""
+    """The places in a JSON value where a text or a key has unprintable characters, as texts for an error."""
     if isinstance(value, str):
         if not value.isprintable():
             yield place

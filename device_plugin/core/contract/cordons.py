@@ -20,7 +20,7 @@ _Part = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
 
 
 class CordonNote(msgspec.Struct, frozen=True, gc=False):
-    """The author, time (RFC 3339) and reason of a cordon; an unknown one is empty."""
+    """The author, time (RFC 3339) and reason of a cordon; each is empty if it is unknown."""
 
     reason: _Part
     by: _Part
@@ -48,7 +48,7 @@ def read_notes(text: str) -> Mapping[str, CordonNote]:
 
 
 def write_notes(notes: Mapping[str, CordonNote]) -> str:
-    """The text of the annotation; empty without notes."""
+    """The notes as text for the annotation; empty if there are no notes."""
     if not notes:
         return ""
     cards = {

@@ -6,7 +6,10 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The description of an event: the service that writes it, the kind of its object, its cause, and advice."""
+    """The description of an event: the service that writes it, the kind of its object, its cause, and advice.
+
+    `warning` is false for an event that reports nothing wrong.
+    """
 
     service: str
     kind: str
@@ -16,7 +19,7 @@ class About:
 
 
 class Event(StrEnum):
-    """The reason of an event."""
+    """The reasons of the events that our services write; a reason names the event."""
 
     PREFLIGHT = "Preflight"
     CARD_UNHEALTHY = "CardUnhealthy"

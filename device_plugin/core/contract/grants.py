@@ -39,14 +39,14 @@ Slices = Annotated[tuple[Slice, ...], Meta(min_length=1, max_length=MAX_CARDS)]
 
 
 class CardSize(msgspec.Struct, frozen=True, gc=False):
-    """The memory of a card and its largest number of slices, at the time of a grant."""
+    """The memory and the largest number of slices of a card, as they were when a slice of it was granted."""
 
     mem_mib: Count = msgspec.field(name="memMiB")
     max_slices: Count = msgspec.field(name="maxSlices")
 
 
 def largest(sizes: Iterable[CardSize | None]) -> CardSize:
-    """The largest memory and the largest slice count among `sizes`; None (unknown) entries are left out."""
+    """The largest memory and the largest number of slices among `sizes`; None (unknown) is left out."""
     known = [size for size in sizes if size is not None]
     return CardSize(max(size.mem_mib for size in known), max(size.max_slices for size in known))
 
@@ -55,8 +55,8 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
     """The slices that a pod was given, by container.
 
     `pod` is the pod's UID. A container holds one slice, or one slice of each of several cards. `cards` holds the sizes
-    of the cards, by uuid, at the time of the grant: if a card reports less later, the grant is still no conflict. It is
-    empty if the writer did not know the sizes.
+    of the cards, by uuid, at the time of the grant: if a card reports less later, the grant is still no conflict.
+    `cards` is empty if the writer did not know the sizes.
     """
 
     pod: Text
@@ -66,7 +66,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
     cards: Annotated[Mapping[Text, CardSize], Meta(max_length=MAX_CARDS)] = {}
 
     def slices(self) -> Iterator[Slice]:
-        """Every slice of every container, in the order of the containers' names."""
+        """All slices of the grant, in the order of the containers' names."""
         if len(self.containers) == 1:
             # Nearly all grants, and a decision reads its slices many times.
             ((_, given),) = self.containers.items()
@@ -75,9 +75,10 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def too_long(self) -> int:
-        """The number of characters of the grant's annotation if that is more than MAX_BYTES; else 0.
+        """The number of characters of the grant's annotation if there are more than MAX_BYTES; else 0.
 
-        Whole cards with hundreds of core groups, or hundreds of containers with long names, make it too long.
+        Whole cards with hundreds of core groups, or hundreds of containers with long names, make the annotation too
+        long.
         """
         if len(list(self.slices())) <= ALWAYS_FIT:
             return 0
@@ -85,7 +86,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
         return length if length > MAX_BYTES else 0
 
     def encode(self) -> str:
-        """The text of the annotation: one line of JSON, keys in a fixed order."""
+        """The grant as text for the annotation: one line of JSON, with keys in a fixed order."""
         containers, cards = dict(sorted(self.containers.items())), dict(sorted(self.cards.items()))
         return ascii_text(_encode(_Written(VERSION, self.gen, self.pod, self.node, containers, cards)))
 
@@ -93,7 +94,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
     def decode(cls, text: str) -> "Grant":
         """The grant in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
-        The caller checks that the UID is the pod's, that the card exists, and that the slice is free.
+        The caller must check that the UID is the pod's, that the card exists, and that the slices are free.
         """
         grant = _READER.read(text)
         for name, slices in grant.containers.items():
@@ -110,7 +111,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Written(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The annotation of a grant, with its keys in the order of the text; `cards` are left out if there are none."""
+    """A grant in its JSON form, with the keys in the order of the text; `cards` is left out if it is empty."""
 
     v: int
     gen: int
@@ -161,12 +162,12 @@ def slices_fault(slices: Sequence[Slice]) -> str:
 
 @lru_cache(4096)
 def _ascending(cores: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The core-group ids, one object for all equal tuples to save memory; None if they are not ascending."""
+    """`cores` if the ids are ascending, else None; equal tuples become one object, to save memory."""
     return cores if all(map(lt, cores, cores[1:])) else None
 
 
 def ranges(ids: Iterable[int], between: str = ", ") -> str:
-    """Ascending ids as people write them: `0-14, 20`; a Job's `completedIndexes` has `,` between two ranges."""
+    """Ascending ids as text: `0-14, 20`; a Job's `completedIndexes` has `,` between two ranges."""
     return between.join(str(a) if a == b else f"{a}-{b}" for a, b in runs(ids))
 
 

@@ -24,7 +24,7 @@ OTHERS = "(others)"
 
 
 class MetricType(Enum):
-    """The types of Prometheus that this project uses. A value that only grows is a counter."""
+    """The Prometheus types of metrics that this project uses; a value that only grows is a counter."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -32,7 +32,7 @@ class MetricType(Enum):
 
 
 class Exporter(Enum):
-    """The process that exports a metric."""
+    """The process that exports a metric, in words for the reference page."""
 
     AGENT = "node agent"
     LEADER = "cluster service, leading replica only"
@@ -58,7 +58,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A metric with its present samples. The samples may be an iterator, which can be read once.
+    """A metric with its present samples; the samples may be an iterator, which can be read only once.
 
     A sample of a histogram has one more label value, an upper bound, and counts the observations up to this bound; the
     last bound is `+Inf`. `total` is the sum of the observations.
@@ -75,7 +75,7 @@ Labels = TypeVar("Labels", bound=tuple[str, ...])
 def largest(
     amounts: Mapping[Labels, float], most: int, merged: Callable[[Labels], Labels]
 ) -> Sequence[tuple[Labels, float]]:
-    """The `most` largest amounts, and the sums of the other amounts under `merged(labels)`; sorted by labels.
+    """The `most` largest amounts, and the sums of the others under the labels `merged(labels)`; sorted by labels.
 
     So the number of samples is bounded, however many names tenants use.
     """

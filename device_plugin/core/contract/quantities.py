@@ -1,4 +1,4 @@
-"""Kubernetes' resource.Quantity, the text of an amount. The API server itself rewrites 4000 as 4k."""
+"""Quantities: the texts in which Kubernetes writes amounts (`4`, `2k`). The API server itself rewrites 4000 as 4k."""
 
 import re
 from fractions import Fraction
@@ -19,7 +19,7 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(text: str) -> Fraction | None:
-    """The value of a resource.Quantity (`4`, `2k`, `1.5Ki`, `3e2`), or None if the text is not one."""
+    """The value of a Kubernetes quantity (`4`, `2k`, `1.5Ki`, `3e2`); None if the text is no quantity."""
     return _parsed(text) if len(text) <= LONGEST else None
 
 

@@ -4,7 +4,7 @@ from device_plugin.core.situations import Situation
 
 
 class Reason(Situation):
-    """A cause of a refusal. The value is a label in metrics; `text` follows a number of cards: `4 lack memory`."""
+    """A cause of a refusal. Its value is a label in metrics; its `text` follows a number of cards: `4 lack memory`."""
 
     NO_INVENTORY = (
         "no-inventory",

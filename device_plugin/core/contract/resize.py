@@ -1,11 +1,11 @@
-"""The record of a change of a Job's width, as the Job annotation `vgpu.io/resize` carries it.
+"""The record of a change of a Job's width, in the Job annotation `vgpu.io/resize`.
 
-The job engine writes it before it changes the Job. An engine that takes over reads in it which change it must finish or
-drop. The allocator reads in it which pods will leave, and for which job it must keep the slices that they free. Times
-are on the writer's wall clock, and a reader's clock may differ.
+The job engine writes the record before it changes the Job. An engine that takes over reads in it which change it must
+finish or drop. The allocator reads in it which pods will leave, and for which job it must keep the slices that they
+free. Times are on the writer's wall clock, and a reader's clock may differ.
 
-Anybody who may change the Job may remove the annotation. The past of the record decides the Job's later turns in the
-queue, so the engine keeps a copy of it in the Job's status, which only the engine writes.
+Anybody who may change the Job may remove the annotation. The record's facts about earlier changes decide the Job's
+later turns in the queue, so the engine keeps a copy in the Job's status, which only the engine writes.
 """
 
 import re
@@ -41,23 +41,29 @@ _RUN = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """A change of a Job's width from `before` to `after` replicas; 0 is suspended. Written numbers have no fractions.
+    """A change of a Job's width from `before` to `after` replicas; width 0 means suspended.
 
-    `gen` is greater than the `gen` of the Job's previous record. `asked` is the time of the decision, and `until` is
-    the time when the record ends even if the change is not done, in seconds since 1970. `applied` is true once the Job
-    has its new width. `grants` are the grants of the pods that will leave. The slices that they free are kept for the
-    job `beneficiary`, or for its group, until `replicas` of its pods were bound after `asked` (0: until the record
-    ends); `priority` is the beneficiary's. `attained` is the service, in card-seconds, that the Job had received at the
-    decision. `author_width` is the width that the Job's author wrote, before the first record; 0 if it is not recorded.
+    - `gen` is the number of the record, greater than the number of the Job's previous record. `asked` is the time of
+      the decision, `until` the time when the record ends even if the change is not done, in seconds since 1970.
+      `applied`: the Job has its new width.
+    - `grants` are the grants of the pods that will leave. The slices that they free are kept for the job `beneficiary`,
+      or for its group, until `replicas` of its pods were bound after `asked` (0: until the record ends); `priority` is
+      the beneficiary's.
+    - `attained` is the service, in card-seconds, that the Job had received at the decision. `author_width` is the width
+      that the Job's author wrote, before the first record; 0 if it is not recorded.
 
-    The past of the Job: `unsaved` counts the latest requests for a checkpoint that had no answer in time; because of
-    them the Job is not made narrower until `spared_until`. `refusals` counts the latest attempts in which the API
-    server refused the Job's pods. `refusal` is the API server's reason, in the record that took the Job back to the
-    pods that it had, and is empty in other records. `stopped_for` is the seconds that the Job was stopped before its
-    last start. `held_since` is the time since which the Job is held, 0 if it is not; `held_for` are the seconds for
-    which it has been held since it was created or stopped, and the seconds before a hold that do not count, because
-    another Job had already made room for it. A Job that is held before its first start has a record without a change,
-    from 0 to 0 replicas.
+    Earlier changes of the Job, which decide its later turns:
+
+    - `unsaved` counts the latest requests for a checkpoint that had no answer in time; because of them the Job is not
+      made narrower until `spared_until`.
+    - `refusals` counts the latest attempts in which the API server refused the Job's pods. `refusal` is the API
+      server's reason, in the record that took the Job back to the pods that it had; empty in other records.
+    - `stopped_for` is the seconds that the Job was stopped before its last start.
+    - `held_since` is the time since which the Job is on hold, 0 if it is not. `held_for` is the time that does not
+      count as waiting: the seconds of holds since the Job was created or stopped, and the seconds before a hold if
+      another Job had already made room.
+
+    Written numbers have no fractions. A Job on hold before its first start has a record from 0 to 0 replicas.
     """
 
     gen: int
@@ -82,27 +88,30 @@ class Resize:
 
     @property
     def ran(self) -> bool:
-        """True if the Job has run; false if the record only says for how long it was held."""
+        """True if the Job has run; false if the record only says for how long the Job was on hold."""
         return bool(self.before or self.after)
 
     @property
     def held(self) -> bool:
-        """True if the Job is held, or was held since it was created or stopped."""
+        """True if the Job is on hold, or was on hold since it was created or stopped."""
         return bool(self.held_since or self.held_for)
 
     @property
     def shrinks(self) -> bool:
-        """True if replicas leave."""
+        """True if the change makes replicas leave: a smaller width, or a stop."""
         return self.after < self.before
 
     @property
     def past(self) -> "Resize":
-        """A copy without grants, and already ended: its fields still decide the Job's later turns in the queue."""
+        """A copy of the record without its change: without grants, and ended.
+
+        The other fields still decide the Job's later turns in the queue.
+        """
         return replace(self, until=self.asked, applied=True, grants=())
 
     @property
     def width(self) -> int:
-        """The Job's present width according to the record; 0 if it is suspended."""
+        """The Job's present width by this record: the width before the change until it is applied; 0 if suspended."""
         return self.after if self.applied else self.before
 
     @property
@@ -111,7 +120,7 @@ class Resize:
         return self.shrinks and not (self.after or self.beneficiary or self.refusal or self.held)
 
     def encode(self) -> str:
-        """The text of the annotation. Grants that do not fit are left out, and their slices are not kept."""
+        """The record as text for the annotation; grants that do not fit are left out, and their slices are not kept."""
         fields = msgspec.to_builtins(self._record())
         if self.grants:
             leaving = [msgspec.to_builtins(_leaving(grant)) for grant in self.grants]
@@ -144,7 +153,7 @@ class Resize:
         """The record in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
         With `grants` false the grants are neither read nor checked, which saves most of the time, up to 3 ms. The
-        caller checks that the pods are the Job's, and that they hold the slices.
+        caller must check that the pods are the Job's, and that they hold the slices.
         """
         read = _RECORD.read(text)
         if read.beneficiary and read.replicas == _MISSING:
@@ -208,7 +217,7 @@ class _Slice(msgspec.Struct, gc=False):
 
 
 class _Leaving(msgspec.Struct, gc=False):
-    """The slices of a pod that will leave."""
+    """The slices of a pod that will leave, in their JSON form."""
 
     pod: Text
     node: Text
@@ -242,7 +251,7 @@ def _grants(text: str) -> Sequence[Grant]:
 
 
 def api_time(time: float) -> str:
-    """The time, in seconds since 1970, as the API server writes times."""
+    """The text that the API server writes for a `time` in seconds since 1970."""
     return datetime.fromtimestamp(time, UTC).strftime(_TIME)
 
 

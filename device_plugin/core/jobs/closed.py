@@ -1,4 +1,7 @@
-"""Jobs that wait for closed cards: they fit all cards of their pool together, but not the open cards alone."""
+"""Jobs that wait for closed cards: they fit all cards of their pool, but not the open cards alone.
+
+A card is closed while it gets no new slices but may later, for example because it is cordoned (module `empty_pool`).
+"""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -13,8 +16,8 @@ MOST_LOOKED_UP = 64
 def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
     """A text for each waiting job that is too large for the open cards, alone or together with its group.
 
-    It says how many replicas fit, and which closed cards the job waits for. At most MOST_LOOKED_UP jobs or groups get a
-    text, and only if there are closed cards that they could use.
+    The text says how many replicas fit, and which closed cards the job waits for. At most MOST_LOOKED_UP jobs or groups
+    get a text, and only if there are closed cards that they could use.
     """
     units: dict[object, list[JobSpec]] = {}
     for job in jobs:
@@ -31,7 +34,7 @@ def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, 
 
 
 def _too_few(unit: list[JobSpec], room: Room) -> str:
-    """The reason why the open cards cannot hold jobs that start together; empty if they may hold them."""
+    """The reason why the open cards cannot hold jobs that start together, as text; empty if they may hold the jobs."""
     for job in unit:
         if (most := room.capacity(job)) < job.least:
             fits = f"{most} fit{'s' if most == 1 else ''}" if most else "none fits"

@@ -23,11 +23,14 @@ from device_plugin.core.jobs.rules import Rules
 class Claim:
     """The facts about a waiting unit that decide which running jobs may give cards to it.
 
-    They are computed once, and compared with thousands of jobs. `level` and `attained` are the unit's levels of
-    expected work and of service, as in `Stoppable`. `share` is the number of cards of the unit's queue, with the unit,
-    divided by the queue's weight. `willing`: all jobs of the unit consent to be stopped for a job of equal priority.
-    `ran`: all of them have run before, or are splits that could run more sub-tasks. `early`: one of them was stopped,
-    or is a split that was resized, less than a cooldown ago; jobs of equal priority do not give way to it yet.
+    They are computed once, and compared with thousands of jobs.
+
+    - `level` and `attained` are the levels (powers of two) of the unit's expected work and of its past service.
+    - `share` is the number of cards of the unit's queue, with the unit, divided by the queue's weight.
+    - `willing`: all jobs of the unit consent to be stopped for a job of equal priority.
+    - `ran`: all jobs of the unit have run before, or are splits that could run more sub-tasks.
+    - `early`: one of its jobs was stopped, or is a split that was resized, less than a cooldown ago; jobs of equal
+      priority do not give way to the unit yet.
     """
 
     priority: int
@@ -43,7 +46,7 @@ class Claim:
 
     @classmethod
     def of(cls, unit: Unit, draft: Draft, rules: Rules) -> "Claim":
-        """The claim of a unit in this draft."""
+        """The facts about a unit in this draft of a plan."""
         first = unit[0].spec
         return cls(
             priority(unit), first.queue, first.group_key,
@@ -61,13 +64,16 @@ class Claim:
 class Stoppable:
     """Running jobs that may be stopped together: a single job, or all running jobs of `group`.
 
-    `waiting` are the waiting jobs of the group. `priority` and levels are the highest of the jobs, times the latest.
-    `since` is the start of their run, and `turn_end` the end of their turn. Until `kept_until` they give nothing to a
-    waiting job of their priority; the two times after it hold for a due waiting job, and for a waiting job that is not
-    willing to be stopped. `split`: one of them is a split. `level` is the level of the work that they are expected to
-    have left, `attained` the level of their past service. `willing`: all of them consent to be stopped for a job of
-    equal priority. `unanswered`: one of their programs has not answered a request for a checkpoint.
-    `checkpoint_seconds` is the longest time that one of them needs for a checkpoint.
+    `waiting` are the waiting jobs of the group. `priority` and the levels are the highest of the jobs, times the
+    latest.
+
+    - `since` is the start of their run, and `turn_end` the end of their turn. Until `kept_until` they give nothing to a
+      waiting job of their priority. For a due waiting job `kept_until_due` holds, for a job that does not consent to be
+      stopped `kept_until_unwilling`.
+    - `level` is the level of the work that they are expected to have left, `attained` the level of their past service.
+    - `split`: one of them is a split. `willing`: all of them consent to be stopped for a job of equal priority.
+    - `unanswered`: one of their programs has not answered a request for a checkpoint. `checkpoint_seconds` is the
+      longest time that one of them needs for a checkpoint.
     """
 
     jobs: Unit
@@ -88,7 +94,7 @@ class Stoppable:
 
     @classmethod
     def of(cls, jobs: Unit, rules: Rules, waiting: Sequence[JobState] = ()) -> "Stoppable":
-        """The stoppable jobs `jobs`, with the facts about them that decide when they may be stopped."""
+        """The running jobs as a Stoppable, with the facts that decide when they may be stopped."""
         return cls(
             jobs, jobs[0].spec.group_key, waiting,
             priority=max(job.spec.priority for job in jobs),
@@ -108,17 +114,18 @@ class Stoppable:
     def level_seen_by(self, queue: str) -> int:
         """The level of these jobs in a comparison with jobs of `queue`.
 
-        In their own queue it is the level of their remaining work, in other queues the level of their past service.
+        In their own queue the remaining work counts, in a comparison with another queue the past service.
         """
         return self.level if queue == self.jobs[0].spec.queue else self.attained
 
 
 def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if a running job may be made narrower for the claim: always for a higher priority, never for a lower one.
+    """True if a running job may be made narrower for the waiting unit of the claim.
 
-    At equal priority the claim must not be `early`, and the job must be past `kept_until` and have run for `narrow_s`.
-    If the claim is of another queue, the job's queue must have more cards for its weight. A split is made narrower only
-    for a due claim. It is false for a job that has its least width (`floor`).
+    Always true for a unit of higher priority, never for one of lower priority. At equal priority the claim must not be
+    `early`, and the job must be past `kept_until` and have run for `narrow_s`. If the claim is of another queue, the
+    job's queue must have more cards for its weight. A split is made narrower only for a due claim. False for a job that
+    has its least width (`floor`) already.
     """
     if draft.width(job) <= job.floor:
         return False
@@ -136,15 +143,16 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 
 
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if running jobs may be stopped for the claim: always for a higher priority, never for a lower one.
+    """True if these running jobs may be stopped for the waiting unit of the claim.
 
-    At equal priority they must be `willing`, no split, and past `kept_until`; the claim must not be `early`. If the
-    claim is of another queue, their own queue must have more cards for its weight. Then they are stopped for a due
-    claim after half a quantum. For any other claim they must have run for a quantum, and be of a higher level than the
-    claim; if the claim `ran` before, their turn must be over too.
+    Always true for a unit of higher priority, never for one of lower priority. At equal priority they must be
+    `willing`, no split, and past `kept_until`; the claim must not be `early`. If the claim is of another queue, their
+    own queue must have more cards for its weight. Then they are stopped for a due claim after half a quantum. For any
+    other claim they must have run for a quantum, and be of a higher level than the claim; if the claim `ran` before,
+    their turn must be over too.
 
-    It is false for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this
-    draft starts a job.
+    False for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this draft
+    starts a job.
     """
     if not draft.width(running.jobs[0]) or (running.group and running.group == claim.group):
         return False
@@ -197,10 +205,10 @@ def stoppable(jobs: Iterable[JobState], rules: Rules) -> Iterator[Stoppable]:
 
 
 def narrows(job: JobState) -> bool:
-    """True if the width of the running job may be made smaller."""
+    """True if the running job may be made narrower now: it is elastic, or a split, and its width is not fixed."""
     return job.adjustable or (job.running and job.spec.parts > 0 and not job.held)
 
 
 def _suspendable(job: JobState) -> bool:
-    """True if the job may be suspended: it runs without a change under way, and the engine decides when it runs."""
+    """True if the job may be stopped: it runs, no change of it is under way, and the engine decides when it runs."""
     return job.running and not job.held and not job.spec.kueue

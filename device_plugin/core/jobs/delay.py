@@ -2,10 +2,11 @@
 
 While a job holds most of a pool, later jobs find no cards, and each waits until the pool has worked off the queue. So
 cards are kept for a wide job only once it has waited for longer than it delays all later jobs together. Otherwise one
-job that needs all cards would cost a stream of small jobs more time than it gains. If cards were never kept for it, it
-would wait until the stream ends; here cards are kept for it after `LONGEST_S` at the latest.
+job that needs all cards would cost a stream of small jobs more time than it gains. If cards were never kept for the
+wide job, it would wait until the stream ends; here cards are kept for it after `LONGEST_S` at the latest.
 
 The estimate, from the running jobs, because ended jobs are not known:
+
 1. The rate of new jobs is the number of jobs that hold cards, divided by the length of a typical run (Little's law).
 2. The wide jobs run for some seconds, in which new jobs find no cards.
 3. After that the pool starts the waiting jobs with the share of its cards that new jobs do not use.
@@ -69,7 +70,7 @@ class Delays:
         ]  # fmt: skip
 
     def alone(self, unit: Unit) -> bool:
-        """True if the jobs have never run, and no other job still waits that has waited for AT_ONCE_S or longer."""
+        """True if the jobs have never run, and no other job that has waited for AT_ONCE_S still waits."""
         own = {job.spec.key for job in unit}
         return all(job.phase is JobPhase.WAITING for job in unit) and not any(
             key not in own and not self._draft.widths[key] for key in self._waiting
@@ -78,9 +79,9 @@ class Delays:
     def outweighed(self, unit: Unit, start_s: float = 0.0) -> bool:
         """True if the unit has waited for longer than it would delay later jobs, if it starts in `start_s` seconds.
 
-        Other due wide jobs run right after it, so they are counted together. It is also true for a unit that is not
-        wide or has waited for LONGEST_S; for a stopped job, because the engine promises the latest time at which it
-        goes on; and if no job ran before this round, because the delay is then unknown.
+        Other due wide jobs run right after the unit, so they are counted with it. Also true for a unit that is not wide
+        or has waited for LONGEST_S; for a stopped job, because the engine promises the latest time at which it goes on;
+        and if no job ran before this round, because the delay is then unknown.
         """
         if not self._rate or any(job.phase is JobPhase.STOPPED for job in unit):
             return True
@@ -111,7 +112,7 @@ class Delays:
 
 
 def _ran(job: JobState, now: float) -> bool:
-    """True if the job held cards before this round."""
+    """True if the job held cards before this round began."""
     if not job.spec.cards or not job.attained:
         return False
     return job.started < now if job.width else job.phase is JobPhase.STOPPED and job.since >= now

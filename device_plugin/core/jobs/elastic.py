@@ -1,4 +1,4 @@
-"""Grows jobs onto idle cards, and shrinks jobs while more cards are in use than allowed."""
+"""Grows elastic jobs onto idle cards, and shrinks elastic jobs while more cards are in use than allowed."""
 
 import heapq
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ from device_plugin.core.jobs.rules import Rules
 
 
 def score(job: JobState, width: int) -> float:
-    """The position of `width` between the job's smallest width (0) and its largest (1), which must differ."""
+    """The position of `width` between the job's smallest width (0) and its largest width (1), which must differ."""
     return (width - job.spec.least) / (job.spec.most - job.spec.least)
 
 
 def grow(draft: Draft, rules: Rules) -> None:
-    """Widen new jobs, and running jobs whose width has not changed lately, while cards are free.
+    """Widen jobs while cards are free: jobs of this plan, and running jobs whose width has not changed lately.
 
-    Each step takes the queue with the fewest cards for its weight, and in it the job to which a further card adds most
-    speed. Queues are compared by cards only, because speeds are reported by the jobs themselves and must not affect
-    other queues. A running job grows by a large share of its width, or to its largest width, or not at all, because
-    each change costs a restart.
+    Each step takes the queue with the fewest cards for its weight, and in this queue the job to which a further card
+    adds most speed. Queues are compared by cards only, because speeds are reported by the jobs themselves and must not
+    affect other queues. A running job grows by a large share of its width, or to its largest width, or not at all,
+    because each change costs a restart.
     """
     candidates: dict[str, list[tuple[float, float, JobKey]]] = {}
     for job in _growing(draft, rules):
@@ -51,7 +51,7 @@ def grow(draft: Draft, rules: Rules) -> None:
 def _next_width(job: JobState, cards: float, rules: Rules) -> int:
     """The width to which a running job may grow in a pool of `cards` cards.
 
-    It is above the job's largest width (`most`) if growing is not worth a restart.
+    The result is above the job's largest width (`most`) if growing is not worth a restart.
     """
     added = rules.growth
     if job.spec.cards:
@@ -63,7 +63,8 @@ def _next_width(job: JobState, cards: float, rules: Rules) -> int:
 def _saving_width(job: JobState, rules: Rules) -> int:
     """The least width with which the job ends at least `saving_s` seconds earlier than with its present width.
 
-    It is above the job's largest width (`most`) if no width does, and the present width if the work left is unknown.
+    The result is above the job's largest width (`most`) if no width does, and the present width if the work left is
+    unknown.
     """
     if job.remaining is None:
         return job.width
@@ -75,7 +76,7 @@ def _saving_width(job: JobState, rules: Rules) -> int:
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a running job's width may grow now."""
+    """True if a running job's width may grow now: it can change, and has not changed for a cooldown."""
     return job.adjustable and now >= job.resized + rules.cooldown_s
 
 
@@ -108,7 +109,7 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
 
 
 def _growth_order(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
-    """A sort key for growing jobs: first the job whose next width adds most speed per further card, then by `score`."""
+    """A sort key: the job comes first whose next width adds most speed per further card, then by `score`."""
     wider = job.spec.next_width(width)
     added = (wider**job.exponent - width**job.exponent) / (wider - width) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness

@@ -41,9 +41,10 @@ _Where = tuple[NodeSet | None, bool]
 
 
 class EmptyPool:
-    """The nodes of a pool without any holding. `index` finds the nodes that constraints allow; None allows all nodes.
+    """The nodes of a pool without any holding: it finds how much the pool could hold if nothing ran.
 
-    A new object is made when the nodes change. Answers about a request are kept only while a job has that request.
+    `index` finds the nodes that constraints allow; None allows all nodes. A new object is made when the nodes change.
+    Answers about a request are kept only while a job has that request.
     """
 
     def __init__(self, nodes: Mapping[str, NodeState], index: NodeIndex | None = None) -> None:
@@ -60,7 +61,7 @@ class EmptyPool:
         self._counts: tuple[object, Ints] = None, np.zeros(0, dtype=np.int64)
 
     def has(self, nodes: Mapping[str, NodeState], index: NodeIndex | None) -> bool:
-        """True if this object is for these nodes and this index; holdings on the nodes do not matter."""
+        """True if this object was made for these nodes and this index; holdings on the nodes do not matter."""
         return index is self._index and _inventories(nodes) == self._nodes
 
     def capacity(self, job: JobSpec, *, closed: bool = False) -> int:
@@ -75,14 +76,17 @@ class EmptyPool:
         return found
 
     def known_capacity(self, job: JobSpec, *, closed: bool = False) -> int | None:
-        """The capacity if it was computed before, or UNBOUNDED for a job that takes no cards; else None."""
+        """The capacity for the job if it was computed before, else None; UNBOUNDED for a job that takes no cards."""
         if not job.cards:
             return UNBOUNDED
         known = self._capacity.get(job.request)
         return None if known is None else known.get((self._allowed(job.nodes, closed=closed), closed))
 
     def looks(self, request: PodRequest, *, closed: bool) -> int:
-        """The cost of computing a capacity, in looks at cards; 0 if the last request asked for the same cards."""
+        """The cost of computing a capacity, in looks at cards (comparisons of a request with one card).
+
+        0 if the last request asked for the same cards.
+        """
         return 0 if self._counts[0] == _of_cards(request, closed=closed) else looks_at_all(self._table)
 
     def _by_cards(self, request: PodRequest, *, closed: bool) -> Ints:
@@ -114,7 +118,7 @@ class EmptyPool:
         return known[nodes, closed]
 
     def closed_cards(self, jobs: Sequence[JobSpec]) -> str:
-        """A text with at most three closed cards that these jobs could use: `card GPU-1 of node a is cordoned`."""
+        """A text with at most MOST_NAMED closed cards that these jobs could use: `card GPU-1 of node a is cordoned`."""
         table, found = self._table, np.zeros_like(self._table.there)
         jobs = [one for each in jobs for one in each.alike]
         for job in jobs:
@@ -143,30 +147,33 @@ class EmptyPool:
         return f"is on a node that is {next(filter(None, causes), 'closed')}"
 
     def _allowed(self, constraints: NodeConstraints, *, closed: bool) -> NodeSet | None:
-        """The nodes that these constraints allow now, with `closed` also nodes that are cordoned or ill; None: all."""
+        """The nodes that these constraints allow (None: all); with `closed` also nodes that are cordoned or ill now."""
         if self._index is None:
             return None
         return self._index.allowed_later(constraints) if closed else self._index.allowed(constraints)
 
     def _cards_for(self, job: JobSpec, *, closed: bool) -> Mask:
-        """True for open cards, with `closed` for all cards, that the job's replicas may use; shape (nodes, cards)."""
+        """True for the cards that the job's replicas may use; shape (nodes, cards).
+
+        Only open cards count; with `closed` all cards count.
+        """
         cards = allowed_cards(self._table, job.request, closed=closed)
         nodes = self._allowed(job.nodes, closed=closed)
         return cards if nodes is None else cards & self._table.chosen(nodes)[:, None]
 
 
 def _inventories(nodes: Mapping[str, NodeState]) -> Mapping[str, tuple[Inventory, HostAmounts]]:
-    """The inventory and the host amounts of each node with an inventory."""
+    """The inventory, and the host's total CPU, memory and disk, of each node that has an inventory."""
     return {name: (node.inventory, node.whole) for name, node in nodes.items() if node.inventory is not None}
 
 
 def _of_cards(request: PodRequest, *, closed: bool) -> object:
-    """The parts of a request that decide which cards it fits."""
+    """A key with the parts of a request that decide which cards it fits."""
     return [asked for _, asked in request.containers], request.models, request.uuids, closed
 
 
 class _Demand(NamedTuple):
-    """The number of cards that a pod may use, and the least `memory` and `cores` that it takes, in shares of a card."""
+    """The number of cards that a pod may use, and the least `memory` and `cores` that it takes there, in cards."""
 
     cards: int
     memory: float
@@ -174,7 +181,7 @@ class _Demand(NamedTuple):
 
     @classmethod
     def of(cls, request: PodRequest, table: NodeTable, allowed: Mask) -> "_Demand":
-        """The demand of a pod that may use the `allowed` cards of a table."""
+        """The demand of a pod with this request, which may use the `allowed` cards of a table."""
         used, memory, cores = np.zeros_like(allowed), 0.0, 0.0
         for asked, times in Counter(asked for _, asked in request.containers).items():
             size = CardFit(table, KindSizes(table.kinds, asked))

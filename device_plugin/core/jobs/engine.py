@@ -55,7 +55,10 @@ COMPARED_S = 600.0
 
 
 def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -> Plan:
-    """The plan of one round. `room` must hold all replicas that hold cards now; afterwards it has the plan's widths."""
+    """The plan of one round; `room` must hold all replicas that hold cards now.
+
+    Afterwards `room` holds the replicas of the plan.
+    """
     draft = Draft(now, with_widest(jobs), room, rules.use)
     _refuse(draft)
     elastic.shrink_to_use(draft)
@@ -71,7 +74,7 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
 def _refuse(draft: Draft) -> None:
     """Refuse jobs that contradict others of their group or split, and jobs that do not fit the empty pool.
 
-    A job that has run before is not refused. Closed cards count as open here.
+    A job that has run before is not refused. Closed cards count as open cards here.
     """
     problems = _problems(draft.jobs.values(), draft.room)
     for job in draft.jobs.values():
@@ -95,7 +98,7 @@ def _too_small(room: Room, job: JobSpec) -> str:
 
 
 def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """A text for each job whose group or split can never start, or has Jobs that contradict each other."""
+    """An error text for each job whose group or split has Jobs that contradict each other, or can never start."""
     groups: dict[tuple[str, str], list[JobSpec]] = {}
     splits: dict[tuple[str, str], list[JobSpec]] = {}
     for job in jobs:
@@ -110,9 +113,9 @@ def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
 
 
 def _too_large(group: Sequence[JobSpec], room: Room) -> str:
-    """The reason why an empty pool could not hold the Jobs of a group together; empty if it might hold them.
+    """The reason why an empty pool could not hold the Jobs of a group together, as text; empty if it might hold them.
 
-    It is also empty if one Job alone is too large, because that Job gets a text of its own.
+    Also empty if one Job alone is too large, because that Job gets a text of its own.
     """
     if len(group) < 2 or room.may_hold(group) or room.may_hold(group, closed=True):
         return ""
@@ -125,7 +128,7 @@ def _too_large(group: Sequence[JobSpec], room: Room) -> str:
 
 
 class _Admission:
-    """Admits the waiting jobs of one round: on free cards, or on cards that others give, or keeps cards for them."""
+    """Admits the waiting jobs of one round, on free cards or on cards that other jobs give, or keeps cards for them."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -138,7 +141,7 @@ class _Admission:
         self._late = set[str]()
 
     def run(self) -> None:
-        """Admit all jobs that may start, and reserve cards for due jobs that do not fit."""
+        """Admit all jobs that may start, and reserve cards for due jobs that do not fit, or record why not."""
         left = self._some(ordered(self._draft.jobs.values(), self._draft.now, self._rules))
         if self._rearrangement.made:
             # Jobs that gave way may have freed more cards than needed.
@@ -155,11 +158,14 @@ class _Admission:
                 self._draft.unreserved.setdefault(key, BEHIND_ITS_OWN)
 
     def end(self) -> None:
-        """Release the reserved cards in the room, once the plan is made."""
+        """Release the reserved cards in the room, because the plan is made; the next round reserves them again."""
         self._reservations.end()
 
     def _some(self, units: Sequence[Unit]) -> Sequence[Unit]:
-        """Admit the units that fit, also by making room; returns the units that still wait."""
+        """Admit the units that fit, on free cards or by making room; returns the units that still wait.
+
+        Cards are reserved for a due unit that does not fit.
+        """
         draft, rules = self._draft, self._rules
         left, hopeless, given = list[Unit](), set[object](), False
         splits = SplitTurns(draft.jobs.values(), _startable(draft))
@@ -192,16 +198,16 @@ class _Admission:
         return left
 
     def _may_start(self, unit: Unit) -> bool:
-        """False for a unit that is refused, that was admitted already, or whose group or split gives way now."""
+        """False for a unit that is refused, that was admitted already, or whose group or split gives cards now."""
         if any(job.spec.key in self._draft.refused for job in unit) or self._rearrangement.stopped(unit):
             return False
         return any(not self._draft.width(job) or job.spec.parts for job in unit)
 
     def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
-        """True if the unit must wait although there may be room; records the reason for its due jobs.
+        """True if the unit must wait although there may be room; the reason is recorded for its due jobs.
 
-        A unit that lost its work when it was stopped waits behind units of higher priority: it could be stopped again.
-        A unit also waits if jobs that may not be stopped already hold its queue's share of the cards.
+        A unit that lost its work when it was stopped waits behind units of higher priority, because it could be stopped
+        again. A unit also waits if jobs that may not be stopped already hold its queue's share of the cards.
         """
         why = ""
         if left and priority(left[0]) > priority(unit) and self._begins_anew(unit):
@@ -214,16 +220,13 @@ class _Admission:
         return why != ""
 
     def _begins_anew(self, unit: Unit) -> bool:
-        """True for a unit with a job that was stopped for another job and is not resumable.
-
-        Such a job has lost its work, and could be stopped again.
-        """
+        """True for a unit with a job that was stopped for another job and has lost its work (it is not resumable)."""
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
         """The other units that may be admitted together with `unit`, in their order.
 
-        A unit that the caller admits counts in its queue's share before the next unit is returned.
+        If the caller admits a unit, the unit counts in its queue's share before the next unit is returned.
         """
         shares = self._shares.after(unit)
         for other in units:
@@ -244,7 +247,7 @@ def _startable(draft: Draft) -> Iterator[JobState]:
 
 
 def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
-    """True for a split that has not begun and has room for too few of its sub-tasks."""
+    """True for a split that has not begun, and that has room for fewer sub-tasks than it needs to begin."""
     job = unit[0]
     if not job.spec.parts or draft.width(job):
         return False
@@ -253,9 +256,9 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
-    """A key of everything that decides whether a unit is admitted: if one unit fails, all units with its key fail.
+    """A key of everything that decides whether a unit is admitted: if one unit fails, all units with this key fail.
 
-    The user is part of the key, because each user has a budget of his own.
+    The user is part of the key, because each user has a search budget of his own.
     """
     # Attained work is compared only between queues.
     others = len(draft.cards_of) > 1
@@ -269,12 +272,12 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
 
 
 def _due(unit: Unit, draft: Draft, rules: Rules) -> bool:
-    """True if one of the jobs is due and has no cards in this draft."""
+    """True if one of the unit's jobs is due (has waited too long) and has no cards in this draft."""
     return any(due(job, draft.now, rules) and not draft.width(job) for job in unit)
 
 
 def _again(draft: Draft, rules: Rules) -> float:
-    """The earliest time at which another plan may be made although no job and no card has changed."""
+    """The earliest time at which another round may make another plan, although no job and no card has changed."""
     waiting = any(waits(draft, job) and key not in draft.refused for key, job in draft.jobs.items())
     changes = _turns if waiting else _growths
     times = (time for job in draft.jobs.values() for time in changes(draft, job, rules))
@@ -284,13 +287,13 @@ def _again(draft: Draft, rules: Rules) -> float:
 
 
 def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """Yield the time from which a running job may grow, unless it has its largest width; used while no job waits."""
+    """The time from which a running job may grow, unless it has its largest width; used while no job waits."""
     if 0 < draft.width(job) < job.spec.most:
         yield job.resized + rules.cooldown_s
 
 
 def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """Yield the times at which a job becomes due, or may be shrunk or stopped; used while jobs wait."""
+    """The times at which a job becomes due, or may be shrunk or stopped; used while jobs wait."""
     if lately_changed(job, draft.now, rules):
         yield yielded_to_at(job, rules)
     if not draft.width(job):

@@ -1,4 +1,4 @@
-"""Forecasts of starts: the times when the jobs next in their queues will have room, from the known ends of jobs."""
+"""Forecasts of starts: when the next jobs of the queues will have room, from the known ends of running jobs."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,7 +15,7 @@ MOST_SECONDS = 366 * 86_400.0
 
 
 def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> Mapping[JobKey, float]:
-    """The times when the jobs next in their queues will have room for their least widths; the room stays as it is.
+    """The times when the next job of each queue will have room for its least width; the room stays as it is.
 
     A running job ends at the time that its progress, or else its declared duration, gives; without either it counts as
     running on. A job has no time if it fits already, if the next MOST_ENDS ends do not make room for it, or if more
@@ -35,7 +35,7 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
 def known_ends(
     now: float, jobs: Iterable[JobState], width: Callable[[JobState], int]
 ) -> Iterator[tuple[float, JobState]]:
-    """The jobs that hold cards and have a known end, with the times of their ends."""
+    """The times of the known ends of jobs, each with its job; only jobs that hold cards, and no splits."""
     for job in jobs:
         if width(job) and job.spec.cards and not job.spec.parts:
             left = job.seconds_left(width(job))
@@ -44,7 +44,7 @@ def known_ends(
 
 
 def _start(unit: Unit, ending: Sequence[tuple[float, JobState]], room: Room) -> float | None:
-    """The time of the first end after which the unit has room; None if it has room now, or no room after all ends."""
+    """The time of the first end after which the unit has room; None if it has room now, or none after all ends."""
     if any(room.capacity(job.spec) < job.spec.least for job in unit) or _fits(unit, room):
         return None
     near = room.givers([job.spec for job in unit])

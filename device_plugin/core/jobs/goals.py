@@ -1,9 +1,10 @@
 """Goals of running jobs: change a job's width once, from the width that its author wrote to the width that it needs.
 
-Such a job started while the speed of its model was unknown:
+Such a job has started while the speed of its model was unknown:
+
 1. Its program reports progress for some minutes, and the rate is learnt.
-2. The rate, the work left and the time left give the number of replicas that it needs.
-3. Its width changes to this number, once only, because each change costs a restart.
+2. The rate, the work left and the time left give the number of replicas that the job needs.
+3. Its width changes to this number, only once, because each change costs a restart.
 """
 
 from bisect import bisect_left
@@ -23,7 +24,7 @@ SILENT_S = 900.0
 
 
 def unsized(job: JobState) -> bool:
-    """True for a running job with a goal that still has the written width, if this width may be changed."""
+    """True for a running job with a goal that still has the width that its author wrote, if this width may change."""
     goal, spec = job.spec.goal, job.spec
     return (
         goal is not None and not goal.bounded and job.as_written and not job.held and spec.least < spec.most
@@ -31,21 +32,21 @@ def unsized(job: JobState) -> bool:
 
 
 def spent(job: JobState) -> float:
-    """The past service of a running job, in seconds at its present width."""
+    """The past service of a running job, as the seconds that it would take at the job's present width."""
     return job.attained / (job.width * job.spec.cards)
 
 
 def silent(job: JobState) -> bool:
-    """True if the job's program has run for SILENT_S without a report of progress."""
+    """True if the job has run for SILENT_S without any report of progress by its program."""
     return job.telling is Telling.NOTHING and spent(job) >= SILENT_S
 
 
 def goal_width(job: JobState, curve: Curve, most: int) -> int:
     """The allowed width, at most `most`, that the running job needs to be done in time.
 
-    If no width is enough for the duration, it is the width for the longest duration that the author allows. It is the
-    present width if that is not possible either, if a change is not worth a restart, or if the work left is unknown.
-    `curve` is the curve of the job's own cards.
+    If no width is enough for the duration, the result is the width for the longest duration that the author allows. It
+    is the present width if that is not possible either, if a change is not worth a restart, or if the work left is
+    unknown. `curve` has the speeds of the job's own card model.
     """
     goal, each, had = job.spec.goal, ceil(job.spec.cards), spent(job)
     left = job.seconds_left(job.width)

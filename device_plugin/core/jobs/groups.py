@@ -9,7 +9,7 @@ from device_plugin.core.requests import MAX_GANG
 
 
 def group_problem(jobs: Sequence[JobSpec]) -> str:
-    """An error text that says what to write on the Jobs of a group; empty if they agree. `jobs` are all of its Jobs."""
+    """An error text that says what to write on the Jobs of a group; empty if the Jobs agree. `jobs` are all Jobs."""
     ordered = sorted(jobs, key=lambda job: job.key)
     if len(ordered) < 2:
         return ""
@@ -30,12 +30,12 @@ def group_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def undeclared(jobs: Sequence[JobSpec]) -> int:
-    """The number of Jobs of the group that do not exist yet; if none is missing, the number of missing pods."""
+    """The number of Jobs that the group still lacks; if it lacks none, the number of pods that it lacks."""
     return _missing_jobs(jobs) or _missing_pods(jobs)
 
 
 def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
-    """The Jobs or pods, in words, that each waiting Job of a group waits for: those that are missing or held."""
+    """For each waiting Job of a group, a text with the missing Jobs or pods, or the held Job, that it waits for."""
     groups: dict[GroupKey, list[JobState]] = {}
     for job in jobs:
         if (group := job.spec.group_key) is not None:
@@ -48,7 +48,7 @@ def waiting_for_others(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
 
 
 def _missing(jobs: Sequence[JobSpec]) -> str:
-    """The Jobs or pods that a group lacks, in words; empty if it is complete."""
+    """A text with the number of Jobs or pods that a group lacks; empty if the group is complete."""
     group = jobs[0].group
     if count := _missing_jobs(jobs):
         return f"{counted(count, 'more Job')} of group {group}"
@@ -57,7 +57,7 @@ def _missing(jobs: Sequence[JobSpec]) -> str:
 
 
 def _held(jobs: Iterable[JobState]) -> str:
-    """The first held Job of a group, in words; empty if none is held."""
+    """A text with the first Job of a group that is on hold; empty if none is."""
     held = min((job.spec for job in jobs if job.phase is JobPhase.HELD), key=_name, default=None)
     return f"Job {_name(held)} of group {held.group}, which is held" if held is not None else ""
 
@@ -72,7 +72,7 @@ def _missing_pods(jobs: Sequence[JobSpec]) -> int:
 
 
 def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
-    """An error text if the Jobs of a group name different numbers of Jobs, or are more than this number; else empty."""
+    """An error text if the Jobs of a group write different numbers of Jobs, or are more than written; else empty."""
     saying = [job for job in jobs if job.group_jobs]
     if not saying:
         return ""
@@ -91,7 +91,7 @@ def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
 
 
 def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:
-    """An error text if the pods of a group name different sizes, or its Jobs need more pods than this; else empty."""
+    """An error text if the pods of a group write different sizes, or its Jobs need more pods than these; else empty."""
     if not asking:
         return ""
     first, size, together = asking[0], asking[0].group_size, _together(asking)

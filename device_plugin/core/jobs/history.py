@@ -1,7 +1,7 @@
 """Histories of progress: the speed of a job at each width, its remaining work, and whether it is stuck.
 
 The job's program reports its progress, and the reports may stay the same, go backwards or be false. So a history takes
-a bounded amount of memory, never raises, and gives no figure before some minutes of reports.
+a bounded amount of memory, never raises an exception, and gives no figure before some minutes of reports.
 """
 
 from collections import OrderedDict
@@ -32,7 +32,7 @@ class MeasuredRate:
 
     @property
     def rate(self) -> float:
-        """Units per second."""
+        """Units of work per second."""
         return self.units / self.seconds
 
 
@@ -77,7 +77,10 @@ class History:
 
     @property
     def exponent(self) -> float:
-        """The exponent e, 0 to 1, in speed ~ width ** e: from two widths measured for ENOUGH_S each, else EXPONENT."""
+        """The exponent e, 0 to 1, in speed ~ width ** e.
+
+        It is computed from two widths that were measured for ENOUGH_S each; without two such widths it is EXPONENT.
+        """
         known = [each for each in self.measured if each.seconds >= ENOUGH_S]
         if len(known) < 2:
             return EXPONENT
@@ -104,7 +107,7 @@ class History:
 
     @property
     def stuck_for(self) -> float | None:
-        """The seconds for which the job has not advanced if that is unusually long for it; else None."""
+        """The seconds for which the job has not advanced, if they are unusually many for this job; else None."""
         if self.since is None or not self.intervals or self.progress.done == self.progress.total:
             return None
         usual = sorted(self.intervals)[len(self.intervals) // 2]
@@ -121,7 +124,8 @@ class Histories:
     def add(self, uid: str, now: float, width: int, progress: Progress | None) -> None:
         """Add a job's report at `now`; `History.after` explains `progress` and `width`.
 
-        A job without a history gets one with its first progress. Beyond MOST_JOBS histories the oldest one is dropped.
+        A job without a history gets one with its first progress. Beyond MOST_JOBS histories the history with the oldest
+        report is dropped.
         """
         before = self._known.get(uid)
         if before is not None:
@@ -135,7 +139,7 @@ class Histories:
             self._known.popitem(last=False)
 
     def of(self, uid: str) -> History | None:
-        """The history of a job, None if it has reported nothing."""
+        """The history of the job with this UID; None if the job has reported nothing."""
         return self._known.get(uid)
 
     def forget(self, uid: str) -> None:
@@ -144,7 +148,7 @@ class Histories:
 
 
 def _added(measured: tuple[MeasuredRate, ...], more: MeasuredRate) -> tuple[MeasuredRate, ...]:
-    """The measured rates, with `more` added to the rate of its width, which becomes the newest."""
+    """The measured rates, with the measurement `more` added to the rate of its width, which becomes the newest."""
     before = next((each for each in measured if each.width == more.width), MeasuredRate(more.width, 0.0, 0.0))
     units, seconds = before.units + more.units, before.seconds + more.seconds
     part = min(1.0, REMEMBERED_S / seconds)

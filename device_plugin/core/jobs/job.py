@@ -36,12 +36,14 @@ class JobSpec:
     Queue: `user` shares the queue with other users; it is the namespace, because a Job does not name its author.
     Without `preempts` the job neither shrinks nor stops others. `expected_seconds` is the declared duration at the
     author's width. `created` is in seconds of the caller's clock. `kueue` is true if Kueue decides when the job starts.
-    `dropped` is the `gen` of the record that the author has ended, 0 for none. A `resumable` job consents to be stopped
-    for a job of its priority. For `min_runtime` seconds after each start it gives nothing to such a job. If either is
-    None, the engine's rules decide. A job `on_hold` neither runs nor waits, because a person wants it so.
+    `dropped` is the `gen` of the record that the author has ended, 0 for none.
 
-    A workload whose replicas differ has `sets`: equal replicas each, as jobs of their own with the width of the set.
-    Its `request` and `nodes` are then those of its first set, and `cards` is the mean.
+    Stops: a `resumable` job consents to be stopped for a job of its priority. For `min_runtime` seconds after each
+    start it gives nothing to such a job. If either is None, the engine's rules decide. A job `on_hold` neither runs nor
+    waits, because a person wants it so.
+
+    Sets: a workload whose replicas differ has `sets`: equal replicas each, as jobs of their own with the width of the
+    set. Its `request` and `nodes` are then those of its first set, and `cards` is the mean.
 
     Split: a job with `parts` has this number of sub-tasks, of which `least` to `most` run at a time. It begins once
     more than `parts` / `split_ratio` sub-tasks have room. A job with `split_of` is the sub-task `part` of that split.
@@ -90,7 +92,7 @@ class JobSpec:
 
     @property
     def group_key(self) -> GroupKey | None:
-        """The group that the Job itself names; None if only its pods name one, or nothing does."""
+        """The group that the Job itself names; None if only its pods name a group, or nobody does."""
         return (self.key[0], self.group) if self.joint else None
 
     @property
@@ -109,7 +111,7 @@ class JobSpec:
         return self.request, self.nodes, tuple((each.request, each.nodes, each.asked) for each in self.sets)
 
     def dealt(self, first: int, count: int) -> Sequence[tuple["JobSpec", int]]:
-        """The sets of `count` replicas that follow the `first` ones, each with its number of these replicas."""
+        """The sets of the `count` replicas after the `first` replicas, each with the number of them in the set."""
         if not self.sets:
             return ((self, count),)
         found = list[tuple[JobSpec, int]]()
@@ -127,11 +129,11 @@ class JobSpec:
         return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
 
     def allows(self, width: int) -> bool:
-        """True if the job's list of widths allows this width."""
+        """True if the job's list of widths has this width, or the job has no list."""
         return not self.widths or width in self.widths
 
     def next_width(self, width: int) -> int:
-        """The least allowed width above `width`; above `most` if there is none."""
+        """The least allowed width above `width`; a number above `most` if there is none."""
         if not self.widths:
             return width + 1
         return next((each for each in self.widths if each > width), max(width, self.most) + 1)
@@ -143,7 +145,7 @@ class JobSpec:
         return max((each for each in self.widths if each <= count), default=0)
 
     def nearest_width(self, width: int) -> int:
-        """The least allowed width that is not below `width`; the largest allowed width if all are below."""
+        """The least allowed width that is not below `width`; if all allowed widths are below, the largest."""
         if not self.widths:
             return width
         return next((each for each in self.widths if each >= width), self.widths[-1])
@@ -161,7 +163,7 @@ class JobSpec:
 
 
 class Telling(Enum):
-    """The amount of progress that a program has reported."""
+    """A grade of a program's reports: whether it has reported enough progress to compute a rate."""
 
     NOTHING = "nothing"
     LITTLE = "little"
@@ -202,21 +204,18 @@ class JobPhase(Enum):
 class JobState:
     """The state of a job in one round.
 
-    `width` is the number of replicas that hold cards or have promised cards. A `held` job keeps its width, because of a
-    controller above it or because an index has succeeded. `as_written`: it was started with the width that its author
-    wrote. `goal_width` is the width that it needs for its goal; 0 if unknown.
-
-    Times: `since` is the start of the phase, `resized` the last start or change of the width, and `started` the last
-    start. Before that start the job had been stopped for `stopped_s` seconds, 0 if it had never run.
-
-    Work: `attained` is its past service, in card-seconds. `remaining` is its remaining work, in seconds of one replica,
-    from its progress or declared duration; None if unknown. `exponent` is the e in speed ~ width ** e. `telling` is the
-    amount of progress that its program has reported. `unanswered` counts the last requests for a checkpoint that its
-    program did not answer. `young` is the number of running sub-tasks that have just begun, and lose almost nothing if
-    they are stopped.
-
-    A `displaced` job was stopped for another job. A stopped job is the `widest` if every other waiting job needs fewer
-    cards.
+    - `width` is the number of replicas that hold cards or have promised cards. A `held` job keeps its width, because of
+      a controller above it or because an index has succeeded. `as_written`: it was started with the width that its
+      author wrote. `goal_width` is the width that it needs for its goal; 0 if unknown.
+    - Times: `since` is the start of the phase, `resized` the last start or change of the width, and `started` the last
+      start. Before that start the job had been stopped for `stopped_s` seconds, 0 if it had never run.
+    - Work: `attained` is its past service, in card-seconds. `remaining` is its remaining work, in seconds of one
+      replica, from its progress or declared duration; None if unknown. `exponent` is the e in speed ~ width ** e.
+      `telling` grades the progress that its program has reported.
+    - `unanswered` counts the last requests for a checkpoint that its program did not answer. `young` is the number of
+      running sub-tasks that have just begun, and lose almost nothing if they are stopped.
+    - A `displaced` job was stopped for another job. A stopped job is the `widest` if every other waiting job needs
+      fewer cards.
     """
 
     spec: JobSpec
@@ -245,7 +244,7 @@ class JobState:
 
     @property
     def running(self) -> bool:
-        """True if all replicas run and no change of the job is under way."""
+        """True if all replicas run, and no change of the job is under way."""
         return self.phase is JobPhase.RUNNING
 
     @property
@@ -262,7 +261,7 @@ class JobState:
 
     @property
     def floor(self) -> int:
-        """The least width that the running job may shrink to; a split keeps the sub-tasks that are not young."""
+        """The least width that the running job may shrink to; a split keeps the sub-tasks that have run for a while."""
         if self.spec.parts:
             return max(self.spec.least, self.width - self.young)
         return self.spec.least

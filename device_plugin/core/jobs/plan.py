@@ -1,4 +1,4 @@
-"""A plan is the list of one round's changes; a draft is the plan while the round still makes and tries changes."""
+"""Plans: a plan is the list of one round's changes; a draft is a plan that the round still makes and tries."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from device_plugin.core.jobs.room import Room
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """The job starts with `width` replicas, after the jobs that give way to it have released their cards."""
+    """A step: the job starts with `width` replicas, after the jobs that give way to it have released their cards."""
 
     job: JobKey
     width: int
@@ -19,9 +19,9 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The width of a running job changes.
+    """A step: the width of a running job changes.
 
-    If it shrinks, `beneficiary` is the job that gets the cards; None if they are for no job.
+    If the job shrinks, `beneficiary` is the job that gets the cards; None if they are for no job.
     """
 
     job: JobKey
@@ -32,7 +32,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The new number of sub-tasks of a split job that run at a time."""
+    """A step: the number of a split's sub-tasks that run at a time changes to `parallelism`."""
 
     job: JobKey
     parallelism: int
@@ -40,7 +40,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """A running job stops, and waits to go on; `beneficiary` is the job that gets the cards."""
+    """A step: a running job stops, and waits to go on; `beneficiary` is the job that gets the cards."""
 
     job: JobKey
     beneficiary: JobKey
@@ -48,9 +48,9 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The job is refused, and `text` says what to do.
+    """A step: the job is refused, and `text` says what to do.
 
-    The pool could not hold it even if nothing ran, or it contradicts other Jobs of its group or split.
+    The pool could not hold the job even if nothing ran, or the job contradicts other Jobs of its group or split.
     """
 
     job: JobKey
@@ -62,7 +62,7 @@ Step = Admit | Scale | Window | Suspend | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Cards on `nodes` are kept for a due job; `start` is its expected start, inf if that is not known."""
+    """The cards that are kept for a due job: their `nodes`, and the job's expected `start`; inf if it is not known."""
 
     nodes: tuple[str, ...]
     start: float = inf
@@ -82,7 +82,7 @@ class Plan:
     unreserved: Mapping[JobKey, str] = field(default_factory=dict)
 
     def given(self, job: JobKey) -> Iterator[JobKey]:
-        """The jobs that shrink or stop for `job`."""
+        """The jobs that shrink or stop so that `job` gets their cards."""
         for step in self.steps:
             if isinstance(step, (Scale, Suspend)) and step.beneficiary == job:
                 yield step.job
@@ -91,8 +91,8 @@ class Plan:
 class Draft:
     """The widths of a plan that the round still changes, and the room that these widths leave.
 
-    `room` holds all replicas that hold cards now. Each change is made here and in the room; in a `trial` it is undone
-    unless it is kept. At most the share `use` of the room's cards may be in use.
+    `room` holds all replicas that hold cards now. Each change is made here and in the room; a change in a `trial` is
+    undone unless the trial is kept. At most the share `use` of the room's cards may be in use.
     """
 
     def __init__(self, now: float, jobs: Iterable[JobState], room: Room, use: float = 1.0) -> None:
@@ -116,7 +116,7 @@ class Draft:
         self._log: list[tuple[JobKey, int, JobKey | None]] = []
 
     def width(self, job: JobState) -> int:
-        """The width that the job has in this plan."""
+        """The width that the job has in this draft."""
         return self.widths[job.spec.key]
 
     def widen(self, job: JobState, width: int) -> bool:
@@ -131,7 +131,7 @@ class Draft:
     def narrow(self, job: JobState, width: int, beneficiary: JobSpec | None = None) -> None:
         """Narrow the job to `width` replicas (0: stop it), to make room for `beneficiary`.
 
-        If `beneficiary` is None, the room is not for a job.
+        If `beneficiary` is None, the room is for no certain job.
         """
         key = job.spec.key
         self.room.give(job.spec, self.widths[key] - width)
@@ -142,12 +142,12 @@ class Draft:
         self.refused[job.spec.key] = text
 
     def narrowed(self, job: JobState) -> bool:
-        """True if the job gives way to another one in this plan."""
+        """True if the job gives cards to another job in this draft."""
         return job.spec.key in self._beneficiaries
 
     @contextmanager
     def trial(self) -> Iterator["Attempt"]:
-        """A block whose changes are undone unless it is kept."""
+        """A block in which changes are tried; at its end they are undone, unless `keep` of its Attempt was called."""
         attempt, start = Attempt(), len(self._log)
         with self.room.trial() as change:
             yield attempt
@@ -177,7 +177,7 @@ class Draft:
         self.cards_by_user[user] = self.cards_by_user.get(user, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
-        """The plan that leads from the present widths to the draft's widths."""
+        """The plan with the steps that lead from the present widths to the draft's widths."""
         steps = sorted(self._steps(), key=_releasing_first)
         return Plan(tuple(steps), again, self.reserved, self.unreserved)
 

@@ -42,7 +42,8 @@ class Pool:
 class Pools:
     """The pools of a cluster in order, with the names of their nodes and the kinds of their cards (family and model).
 
-    `key` is the label that counts. `problem` says why this label does not divide nodes although some have it.
+    `key` is the node label that divides families into pools. `problem` says why this label does not divide nodes
+    although some have it.
     """
 
     nodes: Mapping[Pool, frozenset[str]] = field(default_factory=dict)
@@ -51,17 +52,17 @@ class Pools:
     key: str = POOL
 
     def of_node(self, name: str) -> Pool | None:
-        """The pool that a node belongs to; None without cards."""
+        """The pool that a node belongs to; None if the node has no cards."""
         return next((pool for pool, names in self.nodes.items() if name in names), None)
 
 
 def pool_label(index: NodeIndex) -> str:
-    """The label of nodes that names their pools."""
+    """The node label that names pools: the restricted label if any node has it, else `vgpu.io/pool`."""
     return RESTRICTED_POOL if any(index.values_of(RESTRICTED_POOL).values()) else POOL
 
 
 def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str], key: str = POOL) -> Pools:
-    """The pools of the nodes with cards in `inventories`; `labels` holds the value of each node's label `key`.
+    """The pools of the nodes with cards in `inventories`; `labels` holds each node's value of the label `key`.
 
     If the label makes more than MOST_POOLS pools, the families with the most pools are not divided. If there are still
     too many pools, all nodes are one pool.
@@ -105,7 +106,7 @@ def _pools(of: Mapping[str, str], labels: Mapping[str, str], divided: set[str]) 
 
 
 def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
-    """For each family the first name among all families that share nodes with it, directly or through others."""
+    """For each family, the first name of all families that share nodes with it, directly or through other families."""
     first: dict[str, str] = {}
     for inventory in inventories:
         families = {card.family for card in inventory.cards}
@@ -120,7 +121,7 @@ def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
 
 
 def unit_key(job: JobSpec) -> UnitKey:
-    """The key of the job's group; without a group, of its split; else of the job alone."""
+    """The key of the Jobs that are planned with this job: its group; else its split; else the job alone."""
     namespace, name = job.key
     if job.joint:
         return "group", namespace, job.group
@@ -130,7 +131,7 @@ def unit_key(job: JobSpec) -> UnitKey:
 
 
 def pinned(constraints: NodeConstraints, key: str) -> bool:
-    """True if the pods of a job may go only to nodes with one certain value of the label `key`."""
+    """True if a job's constraints allow only nodes with one certain value of the label `key`."""
     return any(
         each.key == key and each.operator is Operator.IN and len(each.values) == 1
         for each in constraints.required
@@ -138,7 +139,7 @@ def pinned(constraints: NodeConstraints, key: str) -> bool:
 
 
 class Fitting:
-    """Finds the pools with cards that jobs may use. It is for the nodes of one moment, and remembers its answers."""
+    """Finds the pools with cards that jobs may use, for the nodes of one moment; it remembers its answers."""
 
     def __init__(self, pools: Pools, index: NodeIndex) -> None:
         self.pools = pools

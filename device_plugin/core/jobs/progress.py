@@ -1,9 +1,9 @@
-"""Progress: a program's report of its work done and its work in all, in the file that $VGPU_PROGRESS names.
+"""Progress: a program's report of its work done and its total work, in the file that $VGPU_PROGRESS names.
 
 The file has two lines of 64 bytes, each padded with spaces and ended by a newline, so that one write replaces one whole
 line: `done total` at byte 0, and the number of saved checkpoints at byte 64. Each line has its own writer, so a report
 of progress never overwrites the answer to a checkpoint request (one checkpoint more). A tenant writes the file: its
-content may be missing, incomplete or false, so reading it never raises.
+content may be missing, incomplete or false, so reading it never raises an exception.
 """
 
 import re
@@ -55,7 +55,7 @@ def progress_of(content: bytes) -> Progress | None:
 
 
 def checkpoints_of(content: bytes) -> int:
-    """The number of checkpoints that the program has saved since its container started; 0 if the line is not there."""
+    """The number of checkpoints saved since the container started, in the file's second line; 0 without this line."""
     found = _CHECKPOINTS.fullmatch(content[LINE:BYTES])
     return min(int(found[1]), MOST) if found is not None else 0
 
@@ -63,7 +63,7 @@ def checkpoints_of(content: bytes) -> int:
 def by_pod(
     told: Mapping[ContainerName, ProgressReport], pods: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], ProgressReport]:
-    """The progress and checkpoints of these pods, by namespace and name; empty for a pod that reports none.
+    """The progress and checkpoints of these pods, by namespace and name; an empty report for a pod that reports none.
 
     A pod's progress is the report of its first container, by name, that has one. The checkpoints of all containers are
     summed, so that the sum grows with a checkpoint of any container.

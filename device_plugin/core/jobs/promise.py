@@ -1,4 +1,4 @@
-"""A promise: slices that leaving pods of one job free, kept for another job until its pods have taken them."""
+"""The slices of a promise that are still kept: leaving pods of one job free them for another job."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from device_plugin.core.ledger import CardState
 def kept(freed: Iterable[Slice], taken: Iterable[Slice], cards: Mapping[str, CardState]) -> tuple[Slice, ...]:
     """The slices of a promise that must still be kept on one node: at most one for each card, ordered by uuid.
 
-    `freed` are the promised slices. `taken` are the slices of the same cards that the promised job has got since; they
-    count in amount, even with other core groups. `cards` are the cards' states without this promise: only their free
-    part is kept, so a promise never conflicts with a grant.
+    `freed` are the promised slices. `taken` are the slices of the same cards that the promised job has got since; their
+    amounts are subtracted, even if they have other core groups. `cards` are the cards' states without this promise:
+    only their free part is kept, so a promise never conflicts with a grant.
     """
     promised, used = _by_card(freed), _by_card(taken)
     found = (

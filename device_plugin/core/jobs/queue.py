@@ -49,10 +49,9 @@ def due_at(job: JobState, rules: Rules) -> float:
 def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due.
 
-    This time is the limit of the rules. For a rigid job, no split, that needs more cards than every other waiting job
-    it may be less: the time that the job ran before, but at least `age_s`. It is less if the job
-    needs more than one card, because several cards seldom become free together, or if it ran for less than a quantum,
-    and so lost its turn.
+    They are the limit of the rules, but may be fewer for a rigid job, no split, that needs more cards than every other
+    waiting job. Such a job is due after the time that it ran before, but at least `age_s`, if it needs more than one
+    card, because several cards seldom become free together, or if it ran for less than a quantum, and so lost its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:
@@ -64,7 +63,7 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
 
 
 def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
-    """The jobs. If one waiting job needs more cards than all others, and is stopped, its `widest` is true."""
+    """The jobs; `widest` is set on a stopped job if it needs more cards than every other waiting job."""
     found = list(jobs)
     needs = {position: need((job,)) for position, job in enumerate(found) if job.queued}
     most = max(needs.values(), default=0.0)
@@ -77,24 +76,24 @@ def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
     """True if a job was stopped, or a split that could run more sub-tasks was resized, less than a cooldown ago.
 
-    Other jobs do not give way to it yet. Otherwise they would take cards from further jobs, and plans would need more
-    than two rounds to settle.
+    Other jobs do not give way to such a job yet. Otherwise it would take cards from further jobs, and plans would need
+    more than two rounds to settle.
     """
     return (job.phase is JobPhase.STOPPED or job.extendable) and now < yielded_to_at(job, rules)
 
 
 def yielded_to_at(job: JobState, rules: Rules) -> float:
-    """The time from which other jobs give way to a job that ran before. It may take free cards earlier."""
+    """The time from which other jobs give way to a job that ran before; it may take free cards earlier."""
     return (max(job.since, job.resized) if job.extendable else job.since) + rules.cooldown_s
 
 
 def need(unit: Unit) -> float:
-    """The cards that the jobs need at least."""
+    """The number of cards that the jobs need for their least widths."""
     return sum(job.spec.least_cards for job in unit)
 
 
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
-    """The units in the order in which they are admitted. The order of queues and users changes with each admission.
+    """Yield the units in the order in which they are admitted; each admission changes the order of queues and users.
 
     `units` come in the order of `ordered`. A split comes again after each of its sub-tasks that was admitted.
     """
@@ -121,7 +120,7 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
 
 
 def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator[Unit]:
-    """The next unit of each queue."""
+    """The next waiting unit of each queue."""
     seen = set[str]()
     for unit in ordered([job for job in jobs if not job.extendable], now, rules):
         queue = unit[0].spec.queue
@@ -137,7 +136,7 @@ def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Un
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """Yield the units, each time the next unit of the queue that has the fewest cards for its weight.
+    """Yield the units in turns: each time the next unit of the queue that has the fewest cards for its weight.
 
     If queues are equal, a queue whose next unit is due comes first, then the queue whose next unit has waited longest.
     """
@@ -162,7 +161,7 @@ def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Itera
 def _by_service(
     units: Iterable[Unit], now: float, service: "_Service", width: Callable[[JobState], int]
 ) -> Iterator[Unit]:
-    """Yield the units of a queue, due units first, each time the first unit of the user with the least service.
+    """Yield a queue's units, due units first: each time the first unit of the user with the least service.
 
     A split comes again in its user's next turn while its `width` grows.
     """
@@ -202,9 +201,10 @@ def share(draft: Draft, queue: str, rules: Rules) -> float:
 
 
 def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
-    """The waiting jobs, and the splits that could run more sub-tasks, as units: the jobs of a group are one unit.
+    """The units that may be admitted: waiting jobs, and splits that could run more sub-tasks.
 
-    A group is left out while one of its Jobs is missing, held or being stopped, because all of its Jobs start together.
+    The jobs of a group are one unit. A group is left out while one of its Jobs is missing, on hold or being stopped,
+    because all of its Jobs start together.
     """
     groups: dict[GroupKey, list[JobState]] = {}
     for job in jobs:
@@ -221,7 +221,7 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """Each user's past service `had`, in card-seconds of jobs that have not ended, and its present `cards`."""
+    """The past service of each user, in card-seconds of jobs that have not ended (`had`), and its present cards."""
 
     had: Mapping[User, float]
     cards: Mapping[User, float]
@@ -229,11 +229,11 @@ class _Service:
 
     @classmethod
     def of(cls, jobs: Iterable[JobState], cards: Mapping[User, float], rules: Rules) -> "_Service":
-        """The service of the users of these jobs."""
+        """The past service of the users of these jobs."""
         return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
 
     def level(self, user: User) -> int:
-        """The level of the user's service, as if the cards that it has now had already served it for a quantum."""
+        """The level (power of two) of a user's service, as if its present cards had already served it for a quantum."""
         return level(self.had[user] + self.cards[user] * self.rules.quantum_s, self.rules)
 
 
@@ -260,7 +260,7 @@ def priority(unit: Unit) -> int:
 
 
 def _late(unit: Unit, now: float, rules: Rules) -> bool:
-    """True if one of the jobs is due."""
+    """True if one of the unit's jobs is due (has waited too long)."""
     return unit[0].queued and now >= min(due_at(job, rules) for job in unit)
 
 

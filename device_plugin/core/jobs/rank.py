@@ -9,8 +9,8 @@ from device_plugin.core.jobs.rules import Rules
 def expected_work(job: JobState) -> float:
     """The work that a job is expected to have left, in seconds of one replica.
 
-    It is the remaining work if that is known, else the job's past service: the lengths of training jobs differ by
-    orders of magnitude, so a job that has run for long will probably run for long.
+    If the remaining work is not known, it is the job's past service: the lengths of training jobs differ by orders of
+    magnitude, so a job that has run for long will probably run for long.
     """
     return attained_work(job) if job.remaining is None else job.remaining
 
@@ -18,8 +18,8 @@ def expected_work(job: JobState) -> float:
 def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
     """The remaining work by the job's declared duration, in seconds of one replica; None if it cannot be known.
 
-    The duration was declared for `width` replicas (0: unknown). Past service counts as if the job had run with this
-    width. Once the job has run for longer than it declared, its remaining work is unknown.
+    The duration was declared for `width` replicas (0: unknown). Past service (`attained`) counts as if the job had run
+    with this width. Once the job has run for longer than declared, its remaining work is unknown.
     """
     if job.expected_seconds is None or not width or not job.cards or job.parts:
         return None
@@ -41,16 +41,16 @@ def level(work: float, rules: Rules) -> int:
 
 
 def next_level_at(job: JobState, now: float, rules: Rules) -> float:
-    """The time at which a running job reaches the next level of attained service."""
+    """The time at which a running job's past service reaches the next level."""
     have = attained_work(job)
     following = rules.unit_s * 2.0 ** level(have, rules)
     return now + (following - have) / job.width
 
 
 def turn_end(job: JobState, rules: Rules) -> float:
-    """The time from which a running job may be suspended for a job that ran before.
+    """The end of a running job's turn: from then on it may be stopped for a job that ran before.
 
-    A job that has run longer has a longer turn, because each suspension costs a checkpoint and a restart.
+    A job that has run longer has a longer turn, because each stop costs a checkpoint and a restart.
     """
     ran = attained_work(job) / max(1, job.width)
     return job.since + max(rules.quantum_s, min(rules.turn_s, rules.turn_share * ran))

@@ -33,8 +33,9 @@ Points = Mapping[int, float]
 class Curve:
     """The samples per second of a model on one card model, by number of cards; more cards are never slower.
 
-    Between two measured points it follows a power of the number of cards; outside of them it follows n ** EXPONENT. The
-    curve is a `guess` if it was measured on another card model, and `learnt` if it is from jobs, not from the operator.
+    Between two measured points the speed follows a power of the number of cards; outside of them it follows n **
+    EXPONENT. `guess`: the points were measured on another card model. `learnt`: they are from jobs, not from the
+    operator.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -51,7 +52,7 @@ class Curve:
         return cls(tuple(kept))
 
     def speed(self, cards: int) -> float:
-        """Samples per second of all `cards` together."""
+        """The samples per second of `cards` cards together."""
         below = max((point for point in self.points if point[0] <= cards), default=None)
         above = min((point for point in self.points if point[0] >= cards), default=None)
         if below is not None and above is not None and below[0] < above[0]:
@@ -65,14 +66,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The curves by name of the model and name of the card model."""
+    """The curves of speed by the name of the model and the name of the card model."""
 
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict)
 
     def curve(self, model: str, card: str) -> Curve | None:
-        """The curve of a model on a card model, which may be given by any of its names.
+        """The curve of a model on the card model `card`, which may be given by any of its names.
 
-        If there is none, it is the model's slowest curve on another card model, as a guess; None without any.
+        If there is none, the result is the model's slowest curve on another card model, as a guess; None without any.
         """
         found = self.curves.get((model, card)) or self._by_another_name(model, card)
         if found is not None:
@@ -88,20 +89,20 @@ class Rates:
     def slowest(self, model: str, cards: Iterable[str]) -> Curve | None:
         """The curve of a model on the slowest of these card models; None if no rate of the model is known.
 
-        If no card model is given, it is the slowest curve of the model, as a guess.
+        If no card model is given, the result is the slowest curve of the model, as a guess.
         """
         found = [curve for card in cards if (curve := self.curve(model, card))]
         return min(found, key=lambda curve: curve.speed(1), default=self.curve(model, ""))
 
     def unknown(self, model: str) -> str:
-        """The beginning of a text about a model without a known rate; it lists the known models."""
+        """The beginning of an error text about a model without a known rate, with the names of models that have one."""
         names = sorted({name for name, _ in self.curves})
         known = f", only of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names else ""
         return f"no rate is known of the model {model}{known}"
 
 
 def read_rates(text: str) -> tuple[Rates, list[str]]:
-    """The rates in an operator's table, with a line for each model and card, and error texts about malformed lines.
+    """The rates in an operator's table, with a line for each model and card, and error texts about wrong lines.
 
     `resnet50 Z100 390` says that one card trains 390 samples per second; `resnet50 Z100 1:390 8:2500` says in addition
     that eight cards train 2,500 together. Empty lines and lines that begin with # are left out.
@@ -127,7 +128,7 @@ def read_rates(text: str) -> tuple[Rates, list[str]]:
 
 
 def _points(words: list[str]) -> Points | None:
-    """The points of a line, None if there is none or one cannot be read."""
+    """The points of a line by number of cards; None if there is no point, or one cannot be read."""
     found = [_POINT.fullmatch(word) for word in words]
     points = {int(match[1] or 1): float(match[2]) for match in found if match}
     whole = 0 < len(points) == len(words) <= MAX_POINTS
@@ -135,17 +136,17 @@ def _points(words: list[str]) -> Points | None:
 
 
 class LearntRates:
-    """The rates that the jobs of each namespace have reported."""
+    """The rates that the jobs of each namespace have reported, for jobs of that namespace."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, OrderedDict[tuple[str, str], dict[int, float]]] = OrderedDict()
 
     def add(self, namespace: str, model: str, card: str, cards: int, speed: float) -> None:
-        """Add a job's report that `model` trained `speed` samples per second on `cards` cards of the card model `card`.
+        """Learn from a job's report that `model` trains `speed` samples per second on `cards` cards of model `card`.
 
         The known speed moves by the share NEWS of the difference. The report is ignored if `cards` is below 1, or if
-        `speed` is not between 0 and MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and MAX_NAMESPACES the
-        oldest entries are dropped.
+        `speed` is not between 0 and MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and MAX_NAMESPACES the oldest entries are
+        dropped.
         """
         if cards < 1 or not 0 < speed < MAX_SPEED:
             return
@@ -163,7 +164,7 @@ class LearntRates:
             self._of.popitem(last=False)
 
     def beside(self, namespace: str, table: Rates) -> Rates:
-        """The rates for the jobs of a namespace: the operator's `table`, then the learnt rates that are not in it."""
+        """The rates for a namespace's jobs: the operator's `table`, and learnt rates for models and cards it lacks."""
         learnt: Mapping[tuple[str, str], Points] = self._of.get(namespace, {})
         own = {
             names: replace(Curve.of(points), learnt=True)

@@ -129,7 +129,7 @@ def queue_name(job: Job) -> str:
 
 
 def _check_keys(job: Job) -> None:
-    """Raise RequestError for a key with the prefix `vgpu.io/` that we do not read where it stands."""
+    """Raise RequestError for a label or annotation with the prefix `vgpu.io/` that is not read on a Job."""
     for kept, here, there, found, meant in (
         (job.labels, LABELS, ANNOTATIONS, "label", "an annotation"),
         (job.annotations, ANNOTATIONS + OURS, LABELS, "annotation", "a label"),
@@ -148,7 +148,7 @@ def _check_keys(job: Job) -> None:
 
 
 def _width_owner(job: Job) -> str:
-    """The controller that decides the width in place of the engine; empty if none does."""
+    """The name of the controller that decides the width in place of the engine; empty if none does."""
     if job.owner not in CREATORS:
         return job.owner
     elastic = job.annotations.get(annotations.KUEUE_ELASTIC) == "true"
@@ -156,7 +156,7 @@ def _width_owner(job: Job) -> str:
 
 
 class _Width(NamedTuple):
-    """The present width of a Job, its bounds, and the allowed widths; if `allowed` is empty, all between the bounds."""
+    """The present width of a Job, its bounds, and the allowed widths (empty: all between the bounds)."""
 
     asked: int
     least: int
@@ -165,7 +165,10 @@ class _Width(NamedTuple):
 
 
 def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
-    """The present width of a Job and its allowed widths; for a Job with a goal only the allowed widths count."""
+    """The present width of a Job, its bounds and allowed widths. Raises RequestError if they contradict each other.
+
+    For a Job with a goal only the bounds and the allowed widths matter.
+    """
     _check_count("parallelism", job.parallelism)
     _check_count("completions", job.completions)
     asked = job.width
@@ -196,7 +199,7 @@ def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
 
 
 def _listed(job: Job) -> tuple[int, ...]:
-    """The widths in the annotation `vgpu.io/widths`, ascending; empty without it."""
+    """The widths in the annotation `vgpu.io/widths`, ascending; empty without the annotation."""
     text = job.annotations.get(annotations.WIDTHS)
     if text is None:
         return ()
@@ -208,24 +211,25 @@ def _listed(job: Job) -> tuple[int, ...]:
 
 
 def has_run(job: Job) -> bool:
-    """True for a Job that was started before; its author may have listed other widths after that."""
+    """True for a Job that was started before, so that its author may have listed other widths since."""
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
 
 
 def on_hold(job: Job) -> bool:
-    """True if a person keeps the job from running. Raises RequestError if the annotation for it is malformed."""
+    """True if a person holds the Job back by annotation. Raises RequestError if the annotation is malformed."""
     return _flag(job, annotations.HOLD) is not None and held(job)
 
 
 def held(job: Job) -> bool:
-    """True if a person holds the Job. Kueue's Jobs are not held, because Kueue decides when they run."""
+    """True if the annotation holds the Job back; false for a Job of Kueue, because Kueue decides when it runs."""
     return job.annotations.get(annotations.HOLD) == "true" and annotations.KUEUE_QUEUE not in job.labels
 
 
 def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen: bool) -> _Width:
-    """The listed widths within the bounds; the present width is the least of them from `asked` on, else the largest.
+    """The listed widths within the bounds, with the least of them that is not below `asked` as the present width.
 
-    If the author has `chosen` the width, `asked` must be one of them; else RequestError is raised.
+    If all are below, the largest is the present width. Raises RequestError if no listed width is within the bounds. If
+    the author has `chosen` the width, `asked` must be one of them; else RequestError is raised.
     """
     allowed = tuple(width for width in listed if least <= width <= most)
     if not allowed:
@@ -243,13 +247,16 @@ def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen:
 
 
 def _check_count(name: str, written: int | None) -> None:
-    """Raise RequestError for a number of pods below 1: a Job that runs without pods is neither waiting nor done."""
+    """Raise RequestError if `written` is below 1: a Job that runs without pods is neither waiting nor done.
+
+    `name` is the name of the field in the error.
+    """
     if written is not None and written < 1:
         raise RequestError(f"{name} is {written}: write at least 1")
 
 
 def _check_elastic(job: Job) -> None:
-    """Raise RequestError for a Job whose width cannot be changed while it runs."""
+    """Raise RequestError if the Job is written in a way in which its width cannot change while it runs."""
     _check_resizable(job, "a width that changes")
     if job.completions != job.parallelism:
         raise RequestError(
@@ -265,7 +272,10 @@ def _check_elastic(job: Job) -> None:
 
 
 def _window(job: Job, goal: Goal | None) -> _Width:
-    """The width of a split, which is its number of sub-tasks at a time: at least one, at most all."""
+    """The width of a split, which is its number of sub-tasks at a time: at least one, at most all.
+
+    Raises RequestError if the Job is written in a way in which it cannot be a split.
+    """
     for key in (annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.WIDTHS):
         if key in job.annotations:
             raise RequestError(
@@ -288,7 +298,7 @@ def _window(job: Job, goal: Goal | None) -> _Width:
 
 
 def _check_resizable(job: Job, cause: str) -> None:
-    """Raise RequestError for a Job whose number of pods cannot be changed while it runs."""
+    """Raise RequestError if the Job's number of pods cannot change while it runs; `cause` says what needs this."""
     if not job.indexed:
         raise RequestError(f"completionMode is NonIndexed: {cause} needs completionMode: Indexed")
     if job.replacement != "Failed":
@@ -308,7 +318,7 @@ def _check_resizable(job: Job, cause: str) -> None:
 
 
 def _order(job: Job) -> Split | None:
-    """The order of sub-tasks in the annotation `vgpu.io/split`; None without it."""
+    """The order of sub-tasks in the annotation `vgpu.io/split`; None without the annotation."""
     text = job.annotations.get(annotations.SPLIT)
     if text is None:
         return None
@@ -344,7 +354,7 @@ def _part(job: Job, split_of: str) -> int | None:
 
 
 def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
-    """The ratio in the annotation `vgpu.io/split-ratio`; `usual` without it."""
+    """The ratio in the annotation `vgpu.io/split-ratio`; `usual` without the annotation."""
     text = job.annotations.get(annotations.SPLIT_RATIO)
     if text is None:
         return usual
@@ -359,7 +369,7 @@ def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
 
 
 def _barrier(job: Job, split_of: str) -> bool:
-    """True if all running sub-tasks must end before further ones start."""
+    """True if all running sub-tasks of the Job's split must end before further sub-tasks start."""
     barrier = _flag(job, annotations.BARRIER)
     if barrier is not None and not split_of:
         # Kubernetes starts the next index of a Job as soon as one ends.
@@ -371,7 +381,7 @@ def _barrier(job: Job, split_of: str) -> bool:
 
 
 def duration(job: Job) -> float | None:
-    """The declared duration of the job, in seconds; None if it is not written."""
+    """The duration of the Job that its author declared, in seconds; None if it is not written."""
     return _seconds(job, annotations.EXPECTED_DURATION)
 
 
@@ -383,7 +393,8 @@ def dropped(job: Job) -> int:
 def stop_consent(job: Job, owner: str = "", *, divided: bool = False) -> bool | None:
     """True if the job consents to be stopped for a job of its priority; None if nothing is written.
 
-    It is false if another controller decides when the job runs.
+    False if another controller (`owner`, or Kueue) decides when the job runs. Raises RequestError for a split
+    (`divided`) with the annotation.
     """
     resumable = _flag(job, annotations.RESUMABLE)
     if resumable is not None and divided:
@@ -404,7 +415,10 @@ def least_runtime(job: Job) -> float | None:
 
 
 def _group(job: Job, width: _Width, divided: bool) -> tuple[str, int, bool]:
-    """The group of a Job's pods, the number of pods that start together, and whether the Job itself names the group."""
+    """The group of a Job's pods, the number of pods that start together, and whether the Job itself names the group.
+
+    The number is 0 if it is not written. Raises RequestError if the Job and its pods contradict each other.
+    """
     of_job, of_pods = job.labels.get(annotations.GROUP), job.template.label(annotations.GROUP)
     if of_job == "":
         raise RequestError(f"label {annotations.GROUP} is empty: write the group's name")
@@ -450,7 +464,10 @@ def _group_jobs(job: Job) -> int:
 
 
 def _role(job: Job, elastic: bool) -> str:
-    """The role of the Job in its group, empty without one."""
+    """The role of the Job in its group; empty if none is written.
+
+    Raises RequestError if the Job cannot have the written role.
+    """
     role = job.labels.get(annotations.ROLE)
     if role is None:
         return ""
@@ -474,7 +491,10 @@ def _role(job: Job, elastic: bool) -> str:
 
 
 def _goal(job: Job, request: PodRequest | None) -> Goal | None:
-    """The goal of a Job that must be sized; None if the Job has none of the annotations for it."""
+    """The goal of a Job whose width is to be found; None if the Job has none of the annotations for it.
+
+    Raises RequestError if some of the annotations are missing, or contradict each other.
+    """
     samples = _number(job, annotations.SAMPLES, MAX_SAMPLES)
     epochs = _number(job, annotations.EPOCHS, MAX_EPOCHS)
     seconds = _seconds(job, annotations.DURATION)
@@ -520,7 +540,7 @@ def _check_card_models(job: Job) -> None:
 
 
 def _app_type(job: Job) -> str:
-    """The kind of resource that the job needs most: `gpu`, `cpu` or `memory`."""
+    """The application type: the kind of resource that the job needs most (`gpu`, `cpu` or `memory`)."""
     text = job.annotations.get(annotations.APP_TYPE, DEFAULT_TYPE)
     if text not in TYPES:
         raise _malformed(annotations.APP_TYPE, text, "gpu, cpu or memory")
@@ -528,7 +548,7 @@ def _app_type(job: Job) -> str:
 
 
 def _flag(job: Job, key: str) -> bool | None:
-    """The truth value in an annotation; None without one."""
+    """The truth value (`true` or `false`) in the annotation `key`; None without the annotation."""
     text = job.annotations.get(key)
     if text not in (None, "true", "false"):
         raise _malformed(key, text, "true or false")
@@ -536,7 +556,7 @@ def _flag(job: Job, key: str) -> bool | None:
 
 
 def _number(job: Job, key: str, most: int) -> int | None:
-    """The whole number in an annotation, 1 to `most`; None without one."""
+    """The whole number in the annotation `key`, 1 to `most`; None without the annotation."""
     text = job.annotations.get(key)
     if text is None:
         return None
@@ -551,7 +571,7 @@ def _seconds(
     longest: float = MAX_SECONDS,
     meant: str = "a time of at most 366 days, such as 8h, 90m or 1h30m",
 ) -> float | None:
-    """The duration in an annotation, in seconds, at most `longest`; None without one."""
+    """The duration in the annotation `key`, in seconds, at most `longest`; None without the annotation."""
     text = job.annotations.get(key)
     if text is None:
         return None

@@ -1,6 +1,7 @@
-"""Makes room for a unit that does not fit: other jobs shrink, or stop, and give no more cards than the unit needs.
+"""Makes room for a unit that does not fit: other jobs shrink or stop, and give no more cards than the unit needs.
 
 A giver is a running job, or a group, that may release cards for the unit; module `consent` decides which may.
+
 1. Try each giver of lower priority alone, then several together: first jobs that shrink, then jobs that stop.
 2. Do the same with givers of equal priority.
 3. Keep the first trial in which the unit fits. Unless the unit is due, at most as many of the freed cards may stay idle
@@ -39,7 +40,7 @@ Behind = Callable[[], Iterable[Unit]]
 
 
 class Rearrangement:
-    """Makes room in one round, from the running jobs that may give cards, in the order in which they give."""
+    """Makes room for waiting units in one round, from running jobs that may give cards."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -69,7 +70,7 @@ class Rearrangement:
 
     @property
     def made(self) -> bool:
-        """True once a job was admitted because others gave way."""
+        """True once a job was admitted in this round because other jobs gave cards."""
         return bool(self._helped)
 
     def admit(self, unit: Unit, behind: Behind = tuple) -> bool:
@@ -97,12 +98,15 @@ class Rearrangement:
         return False
 
     def _lacking(self, unit: Unit) -> float:
-        """The number of cards that the unit lacks. It looks at all nodes, so it is called only when room is made."""
+        """The number of cards that the unit lacks.
+
+        Computing it looks at all nodes, so it is called only when room is made.
+        """
         largest = _largest(unit)
         return max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
 
     def _once_more(self, unit: Unit, behind: Behind) -> bool:
-        """Admit the unit if the job that shrank for the last, equal unit can shrink again.
+        """Admit the unit if the job that shrank for the last, equal unit can shrink again; true if that was done.
 
         So 64 equal jobs do not need 64 searches.
         """
@@ -114,7 +118,7 @@ class Rearrangement:
         return self._apply(unit, [self._kept(((job, job.floor),), self._lacking(unit))], behind)
 
     def stopped(self, unit: Unit) -> bool:
-        """True if running jobs of the unit's group are stopped in this plan, or if the unit is a split that gives way.
+        """True if running jobs of the unit's group stop in this plan, or if the unit is a split that gives cards.
 
         Such a unit is not admitted in this round: a group starts with all of its Jobs.
         """
@@ -134,7 +138,7 @@ class Rearrangement:
         }
 
     def _givers(self, unit: Unit) -> Iterator[Sequence[JointOffer]]:
-        """Yield sets of offers to try: shrinking jobs, then stopping jobs by priority, the lowest first.
+        """Yield sets of offers to try: jobs that shrink, then jobs that stop, by priority, the lowest first.
 
         All offers of lower priority than the unit come before the offers of its own priority. So a job that is stopped
         finds no job of lower priority that could give way to it.
@@ -190,11 +194,11 @@ class Rearrangement:
         return bool(chosen) and self._apply(unit, self._spared(unit, chosen), behind)
 
     def _gives(self, giver: JointOffer) -> float:
-        """The number of cards that the offers release."""
+        """The number of cards that the offers of this giver release."""
         return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
     def _kept(self, giver: JointOffer, lacking: float) -> JointOffer:
-        """An offer to shrink, with the largest width that still releases the cards that are needed.
+        """An offer to shrink, with the largest width that still releases the lacking cards.
 
         An offer to stop is returned as it is.
         """
@@ -205,7 +209,7 @@ class Rearrangement:
         return ((job, max(floor, job.spec.width_at_most(self._draft.width(job) - given))),)
 
     def _together(self, unit: Unit, givers: Sequence[JointOffer], lacking: float) -> Sequence[JointOffer]:
-        """The first givers that together make room, each with the width that it keeps; empty if all are not enough."""
+        """The first givers that make room together, each with the width that it keeps; empty if all are not enough."""
         draft, chosen = self._draft, dict[JobKey, JointOffer]()
         most = {job.spec.key: self._gives(((job, width),)) for giver in givers for job, width in giver}
         if sum(most.values()) <= _too_few(unit, lacking):
@@ -226,7 +230,7 @@ class Rearrangement:
             return list(chosen.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
-        """The givers, without those among the first TRIES that the unit does not need."""
+        """The givers that the unit needs: each of the first TRIES is left out if the unit fits without it."""
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
             with self._draft.trial():
@@ -235,7 +239,10 @@ class Rearrangement:
         return givers
 
     def _apply(self, unit: Unit, givers: Sequence[JointOffer], behind: Behind) -> bool:
-        """Carry out the offers if the unit then fits and enough freed cards are used; else false, without a change."""
+        """Carry out the offers, and return true, if the unit then fits and enough of the freed cards are used.
+
+        Otherwise nothing changes, and the result is false.
+        """
         given = sum(map(self._gives, givers))
         with self._draft.trial() as trial:
             if self._give(unit, givers):
@@ -246,10 +253,10 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """Admit and return further units until no more freed cards stay idle than are used; None if too few fit.
+        """Admit further units until at most as many freed cards stay idle as are used; returns these units.
 
-        A due unit needs no further ones. A split first gets more of its own sub-tasks, which are not among the returned
-        units.
+        None if too few units fit. A due unit needs no further units. A split first gets more of its own sub-tasks,
+        which are not among the returned units.
         """
         used, admitted = need(unit), list[Unit]()
         if any(due(job, self._draft.now, self._rules) for job in unit):
@@ -271,7 +278,7 @@ class Rearrangement:
         return admitted if used >= given - used - EXACT else None
 
     def _one_more(self, split: Unit) -> bool:
-        """Admit one more sub-task of a split on free cards; false if it may not run more, or no further one fits."""
+        """Admit one more sub-task of a split on free cards; false if the split may not run more, or has no room."""
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
@@ -301,7 +308,7 @@ class Budget:
 
 
 def _asked(unit: Unit) -> object:
-    """A key of everything in a unit that decides which jobs give to it first."""
+    """A key of a unit: for units with equal keys, the same running jobs are the first to give cards."""
     return tuple((job.spec.asks, job.spec.least, job.spec.priority, job.spec.queue) for job in unit)
 
 
@@ -312,7 +319,7 @@ def _unanswered(giver: JointOffer) -> bool:
 def _too_few(unit: Unit, lacking: float) -> float:
     """The largest number of freed cards that cannot be enough for a unit that lacks `lacking` cards.
 
-    `lacking` counts free cards in whole replicas, so free cards for nearly one more replica may exist.
+    `lacking` counts free cards only in whole replicas, so free cards for a part of one more replica may exist.
     """
     return lacking - _largest(unit).cards + EXACT
 
@@ -345,5 +352,8 @@ def fits_least(draft: Draft, unit: Unit) -> bool:
 
 
 def widened(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs one after another, or one more sub-task; false if one does not fit: earlier ones stay admitted."""
+    """Admit the jobs one after another with their least widths, or one more sub-task of a split.
+
+    False if one does not fit: the jobs before it stay admitted, and the caller must undo that.
+    """
     return all(draft.widen(job, max(job.spec.least, job.spec.next_width(draft.width(job)))) for job in unit)

@@ -1,4 +1,4 @@
-"""Remembers requests for which no room was found. Such a refusal holds until one of the request's nodes changes.
+"""Remembers requests for which no room was found. A refusal holds until a node of the request changes.
 
 The ledger replaces a node's record with every change, and a rollback restores the old record. So rolled-back trials do
 not end a refusal, and after a change of a few nodes only these nodes are searched again.
@@ -12,7 +12,7 @@ from device_plugin.core.requests import PodRequest
 
 
 class Refusals:
-    """The refusals of requests in one ledger. A refusal is kept only while a job has its request."""
+    """The refused requests of one ledger. A refusal is kept only while a job has its request."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -1,7 +1,7 @@
 """Reservations: cards that are kept for due jobs that do not fit yet.
 
 1. If the known ends of running jobs make enough room, reserve the cards where the due job can start first.
-2. Otherwise reserve the cards of the fewest nodes, as if the jobs without a known end on them left.
+2. Otherwise reserve cards of the fewest nodes, as if the jobs without a known end left these nodes.
 
 Other jobs do not take reserved cards, unless they are known to end before the due job starts. A reservation lasts for
 one round; the next round finds the same cards again, because nothing takes them and more of them become free.
@@ -41,7 +41,7 @@ NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namesp
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The places that a unit would get at the time `start`, which is inf if it waits for jobs without a known end."""
+    """The places that a unit would get at the time `start`; inf if it waits for jobs without a known end."""
 
     places: Sequence[Place]
     start: float
@@ -88,9 +88,10 @@ class Reservations:
         return None
 
     def _too_dear(self, unit: Unit, stoppable: Collection[JobKey]) -> str:
-        """A text if reserving cards would cost other jobs more time than the unit has waited; else empty.
+        """The reason why reserving cards would cost other jobs too much time, as text; empty if it would not.
 
-        Cards of jobs that will be stopped by consent cost nothing, because these jobs use them until then.
+        The cost is compared with the time that the unit has waited. Cards of jobs that will be stopped by consent cost
+        nothing, because these jobs use them until then.
         """
         draft, needed = self._draft, need(unit)
         coming = sorted(self._releases(stoppable))
@@ -112,10 +113,10 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """Yield, for each running job, the seconds until its cards are free, their number, and if they idle once kept.
+        """For each running job: the seconds until its cards are free, their number, and whether they idle while kept.
 
         A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
-        not stay idle, because the job uses them until it is stopped.
+        not idle, because the job uses them until it is stopped.
         """
         draft, rules = self._draft, self._rules
         for key, job in draft.jobs.items():
@@ -138,8 +139,8 @@ class Reservations:
     def backfill(self, unit: Unit) -> bool:
         """Admit a unit on reserved cards if it will end before the reservation starts; else false, without a change.
 
-        A unit whose end is not known, and a split, are not admitted. A user with a job that runs for longer than it
-        declared is excluded, because its declarations are not reliable.
+        A unit whose end is not known, and a split, are not admitted. A user with a job that runs for longer than
+        declared is excluded, because the user's declarations are not reliable.
         """
         if not self._made or unit[0].spec.user in self._late or any(job.spec.parts for job in unit):
             return False
@@ -161,7 +162,7 @@ class Reservations:
         return trial.kept
 
     def start(self, may_start: Callable[[Unit], bool]) -> Sequence[Unit]:
-        """Admit reserved units that fit now, because other jobs freed more cards than needed; returns these units."""
+        """Admit units with reserved cards that fit now, because other jobs freed more cards; returns these units."""
         started = list[Unit]()
         for name, (_, unit) in list(self._made.items()):
             if not may_start(unit):
@@ -177,7 +178,10 @@ class Reservations:
         return started
 
     def end_answered(self, stopped: Callable[[Unit], bool]) -> None:
-        """End the reservations of units that started on other cards, or whose group is stopped in this plan."""
+        """End the reservations that are not needed any more: the unit started on other cards, or its group is stopped.
+
+        `stopped` is true for a unit whose group is stopped in this plan.
+        """
         for name, (_, unit) in list(self._made.items()):
             if self._draft.widths[name] or stopped(unit):
                 self._lift([name])
@@ -186,7 +190,7 @@ class Reservations:
                     self._draft.reserved.pop(job.spec.key, None)
 
     def end(self) -> None:
-        """Release all reserved cards, because the room is used in further rounds."""
+        """Release all reserved cards in the room, because the room is used in further rounds."""
         self._lift(self._made)
 
     def _keep(self, names: Sequence[JobKey]) -> None:
@@ -201,7 +205,7 @@ class Reservations:
             self._draft.budget += need(self._made[name][1])
 
     def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
-        """The places where the unit can start first; None if it fits nowhere even after other jobs have ended."""
+        """The places where the unit can start first, and when; None if it fits nowhere even after other jobs ended."""
         ending = self._ending(unit)
         ends = [partial(self._draft.room.give, job.spec, self._draft.width(job)) for _, job in ending]
         if found := self._first_room(unit, ends):
@@ -216,7 +220,10 @@ class Reservations:
     def _first_room(
         self, unit: Unit, steps: Sequence[Callable[[], None]]
     ) -> tuple[int, Sequence[Place]] | None:
-        """The least n so that the unit has room after the first n steps, and its places; None if all are not enough."""
+        """The least n for which the unit has room after the first n `steps`, and its places then.
+
+        None if the unit has no room after all steps.
+        """
         low, high = 0, min(FIRST_STEPS, len(steps))
         with self._draft.room.trial():
             _take(steps[:high])
@@ -263,7 +270,7 @@ class Reservations:
         """The places that the unit would get after jobs without a known end left as few nodes as possible.
 
         Jobs whose end is probably far stay; if that leaves no room, they leave too. Long-running jobs of the unit's
-        user never leave. It is None if the unit gets no room.
+        user never leave. None if the unit gets no room.
         """
         draft, room = self._draft, self._draft.room
         lasting, own = self._lasting(unit, stoppable)
@@ -286,10 +293,10 @@ class Reservations:
     def _lasting(
         self, unit: Unit, stoppable: Collection[JobKey]
     ) -> tuple[Collection[JobKey], Collection[JobKey]]:
-        """Two sets of running jobs: jobs that will probably run on for long, and long-running jobs of the unit's user.
+        """Two sets of running jobs: those that will probably run on for long, and long-running jobs of the unit's user.
 
-        The first have run for `turn_s`, the second for a quantum. The user could end the second himself. The jobs in
-        `stoppable` are in neither set.
+        The jobs of the first set have run for `turn_s`, those of the second for a quantum; the user could end the
+        second himself. The jobs in `stoppable` are in neither set.
         """
         draft, rules, user = self._draft, self._rules, unit[0].spec.user
         long = [
@@ -322,7 +329,7 @@ def _until_free(
 
 
 def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[], None]]:
-    """Steps that each end one job; jobs that ran for the shortest time come first, as they probably end first."""
+    """Steps that each end one job: first the job that ran for the shortest time, which probably ends first."""
     order = sorted(jobs, key=lambda job: (attained_work(job) / draft.width(job), job.spec.key))
     return [partial(draft.room.give, job.spec, draft.width(job) - _stays(job)) for job in order]
 
@@ -337,7 +344,7 @@ def _node_by_node(
 ) -> Sequence[Callable[[], None]]:
     """Steps that each end all leaving jobs on one node.
 
-    Nodes without staying jobs come first, then nodes with few leaving cards, then nodes with young jobs.
+    Nodes without staying jobs come first, then nodes with few cards of leaving jobs, then nodes whose jobs are young.
     """
 
     def order(site: Site) -> tuple[bool, float, float, str]:

@@ -1,4 +1,4 @@
-"""Room: finds out whether replicas fit together, by a trial on a copy of the ledger."""
+"""Room: finds out whether replicas fit on the cards together, by a trial on a copy of the ledger."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -50,9 +50,9 @@ class Room(Protocol):
         """An upper bound of the number of further replicas of the job that fit."""
 
     def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
-        """An upper bound of the number of replicas of the job that fit an empty pool.
+        """An upper bound of the number of the job's replicas that fit if the pool is empty.
 
-        With `closed` the closed cards count too, which get no new slices now.
+        With `closed`, closed cards, which get no new slices now, count too.
         """
 
     def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
@@ -62,7 +62,7 @@ class Room(Protocol):
         """
 
     def closed_cards(self, jobs: Sequence[JobSpec], /) -> str:
-        """A text with the closed cards that replicas of `jobs` could use, and why each card is closed."""
+        """A text with the closed cards that replicas of `jobs` could use, each with the reason why it is closed."""
 
     def givers(self, jobs: Sequence[JobSpec], /) -> Collection[JobKey] | None:
         """The jobs that hold cards of nodes where replicas of `jobs` may go; None if the replicas may go anywhere."""
@@ -74,13 +74,13 @@ class Room(Protocol):
         """The nodes of these places, in order; empty in a room without nodes."""
 
     def reserve(self, name: JobKey, places: Sequence["Place"], /) -> None:
-        """Reserve these places by `name`: no job gets the part of them that is free now."""
+        """Reserve these places by `name`: no job gets the part of these places that is free now."""
 
     def lift(self, name: JobKey, /) -> None:
         """End the reservation of this name."""
 
     def renew(self) -> None:
-        """Extend all reservations to the parts of their places that have become free since."""
+        """Extend all reservations to the parts of their places that have become free since they were made."""
 
     def sites(self, jobs: Sequence[JobSpec], /) -> Sequence["Site"] | None:
         """The nodes where replicas of one of `jobs` may go; None in a room without nodes."""
@@ -89,7 +89,7 @@ class Room(Protocol):
         """Release the replicas of these jobs on the node of `site`."""
 
     def limits(self, job: JobSpec, /) -> str:
-        """A sentence about the constraints that keep replicas of the job from some nodes; empty without any."""
+        """A sentence about the constraints that keep replicas of the job from some nodes; empty if there are none."""
 
     def cards(self) -> float:
         """The number of cards that may get new slices."""
@@ -102,11 +102,11 @@ class Room(Protocol):
 
 
 class LedgerRoom:
-    """The room of a ledger that only this round uses, a fork of a snapshot; `placer` must decide by this ledger.
+    """The room of a ledger that only this round uses, a copy of a snapshot; `placer` must decide by this ledger.
 
     `replicas` are the holders of each job's replicas, in the order of their indexes. `nodes` finds the nodes that the
-    jobs' constraints allow; None allows all. `search` keeps its memory over several rounds; by default a new one is
-    made.
+    jobs' constraints allow; None allows all nodes. `search` keeps its memory over several rounds; by default a new one
+    is made.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class LedgerRoom:
         self._close(name)
 
     def _close(self, name: JobKey) -> None:
-        """Hold the free part of the cards that are reserved by this name."""
+        """Hold the part of the cards reserved by `name` that is free now."""
         wanted: dict[str, list[Slice]] = {}
         for grant in self._reserved[name]:
             wanted.setdefault(grant.node, []).extend(grant.slices())

@@ -1,7 +1,7 @@
 """The search budget of one round, divided among the users whose jobs need room.
 
-A tenant may write thousands of jobs with different requests, or pods for which a search takes long. Jobs that are not
-searched for in one round are searched for in the next.
+A tenant may write thousands of jobs with different requests, or pods for which a search takes long. A job that is not
+searched for in one round, for lack of budget, is searched for in the next round.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ ROUND_LOOKS, USER_LOOKS = 200_000, 2_000
 
 
 class Share(SearchBudget):
-    """The looks that a user may spend on one search; `whole` if these are as many as the search can need."""
+    """The looks at cards that a user may spend on one search; `whole` if the search can need no more."""
 
     def __init__(self, most: int, left: float) -> None:
         super().__init__(int(min(most, left)))
@@ -24,7 +24,7 @@ class Share(SearchBudget):
 class RoundBudget:
     """At most `looks` looks at cards in a round, divided equally among `users`; without users each may take all.
 
-    The share of a user is at least USER_LOOKS, so with very many users the first ones may take all looks.
+    A user gets at least USER_LOOKS, so with very many users the first users may take all looks.
     """
 
     def __init__(self, users: Collection[str] = (), looks: float = ROUND_LOOKS) -> None:
@@ -35,7 +35,7 @@ class RoundBudget:
         """True once a search was left out, or ended early, because its user had no looks left."""
 
     def of(self, user: str, most: int) -> Share | None:
-        """The budget of one search of at most `most` looks for a user; None if the user has no looks left."""
+        """The budget of one search that needs at most `most` looks; None if the user has no looks left."""
         if self.used_up(user):
             self.cut = True
             return None
@@ -49,7 +49,7 @@ class RoundBudget:
         return min(self._left, self._each - self._used[user])
 
     def charge(self, user: str, share: Share) -> bool:
-        """Count the looks of a search; false if it may have ended early because the user had no more looks."""
+        """Count the looks of a search; false if the search may have ended early because the user had no more looks."""
         self._left -= share.spent
         self._used[user] += share.spent
         ended = not share.left and not share.whole

@@ -24,7 +24,7 @@ JUST_STARTED_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The parameters of one pool's rounds; `weights` are the weights of queues; a queue without an entry has 1."""
+    """The parameters of one pool's rounds; `weights` are the weights of queues (1 for a queue without an entry)."""
 
     unit_s: float = HOUR
     """Level 1 of the rank begins at this work, in seconds of one replica; each next level begins at double the work."""
@@ -33,15 +33,15 @@ class Rules:
     turn_share: float = 0.5
     """The length of a turn, as a share of the time that the job has run in all."""
     turn_s: float = 10 * HOUR
-    """The longest turn; and the longest time for which a job keeps its cards because it had been stopped too long."""
+    """The longest turn; and the longest time for which a job keeps its cards because it was stopped for too long."""
     stop_s: float = 9 * HOUR
     """A job is due once it was stopped for this long: it goes before its equals in priority, and gets a reservation."""
     elastic_stop_s: float = 4 * HOUR
-    """An elastic job is due after it was stopped for this long."""
+    """An elastic job is due after it was stopped for this long, in place of `stop_s`."""
     age_s: float = HOUR
     """A job that has never run is due after it has waited for this long."""
     cooldown_s: float = COOLDOWN_S
-    """After a change of a job's width, it does not grow for this long.
+    """After a change of its width, a job does not grow for this long.
 
     In this time other jobs do not give way to a job that was stopped, or to a split that started or was resized.
     """
@@ -50,7 +50,7 @@ class Rules:
     wide_growth: float = 0.25
     """A job may also grow by this smaller share of its width if it then takes at least the share `idle` of the pool."""
     idle: float = 0.125
-    """The share of all cards that is worth a restart of the job that grows onto it."""
+    """The share of all cards of a pool that is worth the restart of a job that grows onto this share."""
     saving_s: float = 900.0
     """A running job with known remaining work grows only if it then ends at least this many seconds earlier."""
     shortness: float = 0.03
@@ -66,7 +66,7 @@ class Rules:
     min_runtime_s: float = 0.0
     """The minimum runtime after each start of jobs without `vgpu.io/min-runtime`."""
     use: float = 1.0
-    """The share of the cards that may be in use; jobs leave the rest to other pods."""
+    """The share of the cards that jobs may use; they leave the rest to other pods."""
     searches: int = 32
     """The most jobs of a round for which room is made by shrinking and stopping other jobs."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -79,20 +79,20 @@ class Rules:
 
     @property
     def narrow_s(self) -> float:
-        """Seconds after its start from which a job may be made narrower for a job of its priority."""
+        """The seconds after its start from which a job may be made narrower for a job of its priority."""
         return max(self.young_s, JUST_STARTED_S)
 
     @property
     def due_quantum_s(self) -> float:
-        """Seconds that a job runs at least before it may be stopped for a due job of its priority."""
+        """The least seconds that a job runs before it may be stopped for a due job of its priority."""
         return self.quantum_s / 2
 
     def stop_limit(self, job: JobSpec) -> float:
-        """Seconds after which a stopped job is due, at the latest."""
+        """The seconds after which a stopped job is due, at the latest."""
         return self.elastic_stop_s if job.elastic else self.stop_s
 
     def min_runtime(self, job: JobSpec) -> float:
-        """Seconds after each start in which the job gives nothing to jobs of its priority."""
+        """The seconds after each start in which the job gives nothing to jobs of its priority."""
         return self.min_runtime_s if job.min_runtime is None else job.min_runtime
 
     def weight(self, queue: str) -> float:

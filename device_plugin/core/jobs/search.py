@@ -23,7 +23,7 @@ FEW = 8
 
 
 class Search:
-    """Searches for room in one ledger, by `placer`. It is used in many rounds, and `begin` begins each round.
+    """Searches for room in one ledger, by `placer`. It is used in many rounds; `begin` begins each round.
 
     A round has at most `looks` looks at cards. For a user without looks left, a search finds no room, and an empty pool
     counts as large enough.
@@ -41,7 +41,7 @@ class Search:
         self.begin()
 
     def begin(self, users: Collection[str] = ()) -> None:
-        """Start another round with its own budget, which these users share."""
+        """Begin another round with a new budget of looks, which these users share."""
         self._budget = RoundBudget(users, self._looks)
         # A budget of its own, so that finding jobs that are too large for the pool takes no looks from searches.
         self._sizing_budget = RoundBudget(users, self._looks / 2)
@@ -53,13 +53,13 @@ class Search:
         return self._budget.cut or self._sizing_budget.cut
 
     def used_up(self, user: str) -> bool:
-        """True if the user has no looks left in this round: then a search may miss room for the user's jobs."""
+        """True if the user has no looks left in this round: a search may then miss room for the user's jobs."""
         return self._budget.used_up(user)
 
     def take_sets(
         self, job: JobSpec, held: int, names: Sequence[str], allowed: Callable[[JobSpec], NodeSet | None]
     ) -> Sequence[Grant] | None:
-        """Place a replica of the job, which has `held` replicas, for each of `names`; returns their grants.
+        """Place further replicas of the job, which has `held` replicas, one for each of `names`; returns their grants.
 
         None, without a change, if they do not all fit. `allowed` returns the nodes where a set of replicas may go
         (None: all).
@@ -122,7 +122,7 @@ class Search:
         return grant
 
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
-        """The grant on the node of the last replica, if the search of all nodes would find the same node; else None.
+        """The grant on the node of the last replica, if a search of all nodes would choose the same node; else None.
 
         The last replica must have asked for the same cards and for no more of the host, and the ledger must not have
         changed since. Whole cards are taken from the fullest node that has enough, and this is still the same node.
@@ -152,13 +152,13 @@ class Search:
         return grant
 
     def _among(self, changed: Sequence[str] | None, nodes: NodeSet | None) -> Sequence[str] | None:
-        """The nodes to search: `nodes` (None: all), or only its changed nodes if `changed` are few."""
+        """The nodes to search: `nodes` (None: all); only the `changed` nodes among them if these are few."""
         if changed is None or FEW * len(changed) > len(self._placer.table.nodes):
             return nodes
         return changed if nodes is None else [name for name in changed if name in nodes]
 
     def free(self, job: JobSpec, nodes: NodeSet | None) -> int:
-        """An upper bound of the further replicas that fit on `nodes` (None: all); 0 if the user has no looks left."""
+        """An upper bound of the job's further replicas that fit on `nodes` (None: all); 0 for a user without looks."""
         known = self._free.get((job.request, nodes))
         if known is None or known[0] != self._ledger.version:
             budget = self._budget.of(job.user, LOOKS)
@@ -181,7 +181,7 @@ class Search:
     def capacity(self, job: JobSpec, pool: EmptyPool, *, closed: bool) -> int:
         """An upper bound of the job's replicas that fit the empty `pool`; with `closed` its closed cards count too.
 
-        It is UNBOUNDED if the answer is not known yet and the user has no looks left.
+        UNBOUNDED if the answer is not known yet and the user has no looks left.
         """
         found = pool.known_capacity(job, closed=closed)
         if found is not None:
@@ -203,7 +203,7 @@ class _Last(NamedTuple):
     version: int
 
     def fits_where(self, request: PodRequest) -> bool:
-        """True if a replica with `request` asks for the same cards, and for as much or more of the host.
+        """True if a replica with `request` asks for the same cards, and for as much of the host or more.
 
         Then the last replica fits wherever such a replica fits.
         """
@@ -218,7 +218,7 @@ class _Last(NamedTuple):
 
 
 def _fills_nodes(request: PodRequest) -> bool:
-    """True for a pod of one container that asks for whole cards without uuids, by a policy that fills nodes."""
+    """True for a pod of one container that asks for whole cards, without uuids, by a policy that fills nodes."""
     return (
         len(request.containers) == 1
         and request.containers[0][1].whole > 0

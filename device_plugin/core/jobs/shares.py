@@ -1,7 +1,7 @@
 """Shares of queues: a queue cannot take all cards with jobs that refuse to be stopped.
 
 Jobs that may not be stopped for jobs of their priority hold at most their queue's share of the cards, while another
-queue waits that holds less than its share. The cards are divided by the weights of the queues that have jobs.
+queue waits that holds less than its own share. The cards are divided by the weights of the queues that have jobs.
 """
 
 from copy import copy
@@ -14,7 +14,7 @@ from device_plugin.core.jobs.rules import Rules
 
 
 class Shares:
-    """For each queue of a draft: the cards of its jobs that may not be stopped, and its waiting jobs."""
+    """For each queue of a draft: the cards of its jobs that may not be stopped, and the number of its waiting jobs."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -39,20 +39,20 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        """The cards of the job's least width if it may not be stopped after a quantum; else, and for splits, 0."""
+        """The cards of the job's least width if the job may not be stopped after a quantum; else, and for splits, 0."""
         rules, spec = self._rules, job.spec
         willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
         return 0.0 if willing or spec.parts else spec.least_cards
 
     def admitted(self, unit: Unit) -> None:
-        """Record that a unit was admitted."""
+        """Count a unit that was admitted: its queue has more cards and fewer waiting jobs."""
         for job in unit if self._several else ():
             queue, line = job.spec.queue, (job.spec.queue, job.spec.priority)
             self._held[queue] = self._held.get(queue, 0.0) + self._fixed(job)
             self._waiting[line] = self._waiting.get(line, 0) - (not job.spec.parts)
 
     def after(self, unit: Unit) -> "Shares":
-        """A copy of the shares, as they are once the unit is admitted."""
+        """A copy of the shares in which the unit is counted as admitted."""
         shares = copy(self)
         shares._held, shares._waiting = dict(self._held), dict(self._waiting)
         shares.admitted(unit)

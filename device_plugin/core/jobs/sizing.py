@@ -1,6 +1,7 @@
 """Sizing: finds the number of replicas that a job needs to be done in time, or alternatives if they do not fit.
 
 A job with a goal has a number of samples, a number of epochs, and a duration.
+
 1. It needs the smallest number n of cards with samples * epochs / (n * rate(n)) <= duration. The rate of one card falls
    if n grows.
 2. If fewer replicas fit now, the duration may grow up to the author's limit. Other alternatives, such as fewer samples,
@@ -46,8 +47,8 @@ class Short:
     """The alternatives of a job whose replicas do not fit.
 
     With the `now` replicas that fit now the job takes `now_seconds`, and does `now_samples` samples in its duration.
-    With `needed` replicas it would be done in time; 0 if no allowed width is enough. `cards` is the cards of one
-    replica.
+    With `needed` replicas it would be done in time; 0 if no allowed width is enough. `cards` is the number of cards of
+    one replica. `guess`: the rate is that of another card model.
     """
 
     goal: Goal
@@ -60,7 +61,7 @@ class Short:
 
 
 def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
-    """The width of a job with a goal, from its least to its most; if it does not fit, the alternatives."""
+    """The width with which a job reaches its goal, if this width fits now; else the alternatives (Short)."""
     goal, each = _goal(job), ceil(job.cards)
     work = float(goal.samples) * goal.epochs
 
@@ -87,11 +88,12 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The sized jobs of a round, and texts for people about the others.
+    """The jobs of a round after sizing, and texts for people.
 
-    `short` are the alternatives of jobs that wait for room, `refused` the texts of jobs left out of `jobs`. `unsized`
-    says of jobs with the written width when they will be sized, or which width they need; `silent` says why some of
-    them will not be sized. The next text in `silent` may come in `again` seconds.
+    - `jobs` have their widths; jobs that cannot be sized at all are not among them, and `refused` says why.
+    - `short` are the alternatives of jobs that wait for room.
+    - `unsized` is about jobs with the written width: when they will be sized, or which width they need. `silent` says
+      why some of them will not be sized. The next text in `silent` may come in `again` seconds.
     """
 
     jobs: Sequence[JobState]
@@ -108,9 +110,9 @@ def with_widths(
     """Give the jobs with a goal their widths, by the rates of their namespaces; returns jobs and texts.
 
     `cards` are the present card models. If no width that fits now is in time, a job waits for the width that it needs.
-    If no width at all is, it is refused and not among the returned jobs. The oldest job of each namespace comes first.
-    If no rate is known, a job begins with the width written on it, and gets the width that it needs once its program
-    has reported enough progress.
+    If no width at all is in time, the job is refused and not among the returned jobs. The oldest job of each namespace
+    comes first. If no rate is known, a job begins with the width written on it, and gets the width that it needs once
+    its program has reported enough progress.
     """
     found = _Found(room, rates_of, cards)
     for job in _in_turn(jobs):
@@ -143,7 +145,7 @@ class _Found:
         self.changes = list[float]()
 
     def size_waiting(self, job: JobState, goal: Goal) -> None:
-        """Find and record the width of a job that has never run."""
+        """Find the width of a job that has never run; record the width, or alternatives, or a refusal."""
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
         if curve is None:
@@ -164,9 +166,9 @@ class _Found:
             self.refused[spec.key] = offers(found)
 
     def size_running(self, job: JobState, goal: Goal) -> None:
-        """Find and record the width that a job needs, if its rate is known; else record why it is not sized yet.
+        """Find the width that a running job needs, if its rate is known; else record why it is not sized yet.
 
-        The job keeps running with the width that is written on it.
+        The job keeps the width that is written on it; the engine changes it later to the width found.
         """
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
@@ -196,13 +198,13 @@ class _Found:
             self.changes.append(SILENT_S - spent(job))
 
     def _curve(self, rates: Rates, job: JobSpec, goal: Goal) -> Curve | None:
-        """The curve on the slowest card model that the job accepts."""
+        """The speeds of the goal's model on the slowest card model that the job accepts; None if no rate is known."""
         accepted = [card for card in self._cards if job.request.models.accepts_model(card)]
         return rates.slowest(goal.model, accepted)
 
 
 def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:
-    """The jobs in turns by age: first one job to be sized of each namespace, then a second one of each, and so on."""
+    """The jobs in turns by age: first the oldest job with a goal of each namespace, then the second, and so on."""
     turns, found = Counter[str](), list[tuple[int, JobState]]()
     for job in sorted(jobs, key=lambda job: (job.since, job.spec.key)):
         found.append((turns[job.spec.key[0]], job))
@@ -211,7 +213,7 @@ def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:
 
 
 def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
-    """The job with `width` as its only width, or as its least one if its author wrote bounds.
+    """The job with `width` as its only width, or as its least width if its author wrote bounds.
 
     `seconds` is the expected duration with this width.
     """
@@ -225,7 +227,7 @@ def _fixed(job: JobSpec) -> JobSpec:
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """A function that tests whether a width of the job fits the room; without `sought` the answer is always false."""
+    """A function that tests whether a number of the job's replicas fits the room; always false without `sought`."""
 
     def fits(width: int) -> bool:
         with room.trial():
@@ -253,7 +255,7 @@ def _largest(widths: Sequence[int], fits: Fits) -> int:
 
 
 def offers(short: Short, wait_seconds: float | None = None) -> str:
-    """The alternatives in words, with the annotation for each; enough cards are expected in `wait_seconds`."""
+    """The alternatives as text, each with its annotation; enough cards are expected in `wait_seconds`."""
     goal, found = short.goal, []
     if short.now:
         cards, more = counted(short.now * short.cards, "card"), _compact(short.now_seconds)
@@ -273,7 +275,7 @@ def offers(short: Short, wait_seconds: float | None = None) -> str:
 
 
 def _compact(seconds: float) -> str:
-    """A duration in the form of annotations, rounded up to minutes: `11h40m`."""
+    """A duration in the form that annotations have, rounded up to minutes: `11h40m`."""
     hours, minutes = divmod(ceil(seconds / 60), 60)
     return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes or not hours else "")
 

@@ -8,7 +8,7 @@ ROLES = MASTER, PS, TRAINER = ("master", "ps", "trainer")
 
 
 class Split(Enum):
-    """The order in which the sub-tasks of a job start."""
+    """The order in which the sub-tasks of a split start: by their numbers, or any."""
 
     ORDERED = "ordered"
     ANY = "any"
@@ -16,10 +16,10 @@ class Split(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The goal of a job that must be sized: to process `samples` samples `epochs` times within `seconds`.
+    """The goal of a job whose width is to be found: to process `samples` samples `epochs` times within `seconds`.
 
     If no allowed width is enough for that, `most_seconds` holds instead. `model` is the name of the machine-learning
-    model, by which its rates are found. The width that sizing chose stays, unless the author wrote bounds (`bounded`).
+    model, by which its rates are found. The width that was found stays, unless the author wrote bounds (`bounded`).
     """
 
     samples: int
@@ -32,7 +32,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """The value of a PriorityClass. `preempts` is false if its preemptionPolicy is Never."""
+    """The number of a PriorityClass; `preempts` is false if its preemptionPolicy is Never."""
 
     value: int = 0
     preempts: bool = True
@@ -40,7 +40,7 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True)
 class NamedPriorityClass:
-    """A PriorityClass of the cluster; `default` if pods that name no class get it."""
+    """A PriorityClass of the cluster with its name; `default`: pods that name no class get it."""
 
     name: str
     priority: PriorityClass

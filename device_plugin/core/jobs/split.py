@@ -1,7 +1,7 @@
 """Splits of several Jobs: the order in which the Jobs of a split, each a sub-task, start.
 
-A split may also be a single Job: its sub-tasks are its indexes, which Kubernetes starts in order, and the engine bounds
-the number that run at a time. In both cases sub-tasks fill the free room, and each end starts the next one. With a
+A split may also be a single Job: its sub-tasks are its indexes, which Kubernetes starts in order, and the engine limits
+the number that run at a time. In both cases sub-tasks fill the free room, and each end starts the next sub-task. With a
 barrier all running sub-tasks must end before further ones start.
 """
 
@@ -22,7 +22,7 @@ SplitKey = tuple[str, str]
 class SplitTurns:
     """The turns of sub-tasks in one pass over the jobs; `waiting` are the jobs neither refused nor admitted yet.
 
-    Each Job of a split gives the split one turn in the queue; the turn goes to the next of its sub-tasks in order.
+    Each Job of a split gives the split one turn in the queue; the turn goes to the split's next sub-task in order.
     """
 
     def __init__(self, jobs: Collection[JobState], waiting: Iterable[JobState]) -> None:
@@ -33,7 +33,7 @@ class SplitTurns:
         self._kept_back: set[SplitKey | None] = set()
 
     def in_order(self, units: Iterable[Unit]) -> Iterator[Unit]:
-        """The units in order; each turn of a sub-task goes to the next sub-task of its split."""
+        """The units in their order; a turn of a sub-task goes to the next waiting sub-task of the same split."""
         for unit in units:
             waiting = self._next.get(_split(unit[0]) or ("", ""))
             yield (waiting.popleft(),) if waiting else unit
@@ -46,7 +46,7 @@ class SplitTurns:
         )
 
     def not_started(self, unit: Unit) -> None:
-        """Record that a unit has no room: in an ordered split, later sub-tasks must not start before it."""
+        """Record that a unit has no room: in an ordered split, later sub-tasks must not start before this one."""
         if unit[0].spec.split is Split.ORDERED:
             self._kept_back.add(_split(unit[0]))
 
@@ -59,7 +59,7 @@ def first_parts(job: JobState, now: float, rules: Rules) -> int:
 
 
 def split_problem(jobs: Sequence[JobSpec]) -> str:
-    """An error text about Jobs of one split that contradict each other, with what to write; empty if none do."""
+    """An error text that says what to write on Jobs of one split that contradict each other; empty if none do."""
     for first, second in pairwise(sorted(jobs, key=_place)):
         names = f"Jobs {first.key[1]} and {second.key[1]} of split {first.split_of}"
         if first.part == second.part:

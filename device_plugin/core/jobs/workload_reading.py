@@ -42,7 +42,7 @@ def spec_of(
     share: Callable[[Request], float],
     split_ratio: float = inf,
 ) -> JobSpec:
-    """The specification of a Job or a workload of another kind, with a queue label. Raises RequestError if malformed.
+    """The specification of a Job, or of a workload of another kind, with a queue label. Raises RequestError.
 
     The parameters are those of `job_spec`.
     """
@@ -57,7 +57,7 @@ def workload_spec(
     priorities: Mapping[str, PriorityClass],
     share: Callable[[Request], float],
 ) -> JobSpec:
-    """The specification of a workload with a queue label. Raises RequestError if it is malformed.
+    """The specification of a workload with a queue label. Raises RequestError if the workload is malformed.
 
     The parameters are those of `job_spec`.
     """
@@ -102,7 +102,10 @@ def _sets(
     prefixes: Collection[str],
     share: Callable[[Request], float],
 ) -> Sequence[JobSpec]:
-    """The sets of equal replicas, each as a job; sets with equal requests and nodes are one."""
+    """The sets of equal replicas, each as a job, those with the most cards first.
+
+    Written sets with equal requests and nodes become one set. Raises RequestError if too many sets differ.
+    """
     found = dict[object, JobSpec]()
     for each in written:
         asked = pod_request(each.template, prefixes)
@@ -122,7 +125,7 @@ def _sets(
 
 
 def _check_keys(job: Job) -> None:
-    """Raise RequestError for a key with the prefix `vgpu.io/` that is not read on this kind."""
+    """Raise RequestError for a label or annotation with the prefix `vgpu.io/` that is not read on this kind."""
     for kept, here, found in (
         (job.labels, LABELS, "label"),
         (job.annotations, ANNOTATIONS + OURS, "annotation"),

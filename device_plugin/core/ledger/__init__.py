@@ -1,4 +1,7 @@
-"""The ledger: which holder has which slices of every card, and amounts of hosts, with transactions and snapshots."""
+"""The ledger: which holder has which slices of every card, and which amounts of every host.
+
+It has transactions, which can be rolled back, and snapshots, which readers use without the lock.
+"""
 
 from device_plugin.core.ledger.holdings import (
     Holder,

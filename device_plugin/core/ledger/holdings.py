@@ -1,4 +1,4 @@
-"""Holdings: the slices and host amounts that one holder has on a node. A reservation is a holding of an unbound pod."""
+"""Holdings: the slices and host amounts that one holder has on a node; a reservation is that of an unbound pod."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +22,7 @@ class ReportHolder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class PromiseHolder:
-    """The holder of slices of `node` that are kept for the `beneficiary`, a job or a group of jobs; it has no pod."""
+    """The holder of slices of `node` that are kept for the `beneficiary`, a job or a group of jobs; it is not a pod."""
 
     node: str
     beneficiary: str
@@ -34,9 +34,9 @@ Holder = str | ReportHolder | PromiseHolder
 
 # Structs, and no dataclasses: each placement makes some, and a dataclass takes ten times as long.
 class Holding(Struct, frozen=True, kw_only=True, gc=False):
-    """The share of one node that `holder` has: a `grant` of cards, or none, and `host` amounts.
+    """The share of one node that `holder` has: a `grant` of cards, or none, and CPU, memory and disk of the `host`.
 
-    It ends at `expires`, in seconds of its owner's clock.
+    The holding ends at `expires`, in seconds of its owner's clock.
     """
 
     holder: Holder
@@ -47,12 +47,12 @@ class Holding(Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, grant: Grant, host: HostAmounts = NOTHING) -> "Holding":
-        """The holding of the pod that the grant names."""
+        """The holding of the pod that the grant names, with this grant and these host amounts."""
         return Holding(holder=grant.pod, node=grant.node, grant=grant, host=host)
 
 
 class ReservationStage(Enum):
-    """The stages of a reservation on its way to a binding."""
+    """The stages of a reservation on its way to a binding; `Reservation` explains them."""
 
     NOMINATED = "nominated"
     WAITING = "waiting"
@@ -82,7 +82,7 @@ class Reservation(Holding, frozen=True, kw_only=True, gc=False):
         expires: float,
         stage: ReservationStage = ReservationStage.WAITING,
     ) -> "Reservation":
-        """The reservation of `grant`, and of the host amounts that the pod requests."""
+        """The reservation of `grant` for `pod`, with the host amounts that the pod requests; it ends at `expires`."""
         return Reservation(
             holder=pod.uid, node=grant.node, grant=grant, host=request.host, expires=expires, pod=pod,
             request=request, stage=stage,
@@ -90,5 +90,5 @@ class Reservation(Holding, frozen=True, kw_only=True, gc=False):
 
     @property
     def under_way(self) -> bool:
-        """True once a Binding is sent: from then on the API server alone decides whether the pod is bound."""
+        """True once a Binding was sent: from then on the API server alone decides whether the pod is bound."""
         return self.stage in (ReservationStage.BINDING, ReservationStage.UNKNOWN)

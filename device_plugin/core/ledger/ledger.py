@@ -1,7 +1,7 @@
-"""The ledger: records which holder has which slices of every card, and amounts of each host.
+"""The ledger: records which holder has which slices of every card, and which amounts of each host.
 
 Its state depends on the set of holdings and inventories, never on the order in which they came: a ledger rebuilt from
-grants equals the live one. Callers that change it hold one lock around it; readers take a snapshot.
+grants equals the live ledger. Callers that change it hold one lock around it; readers take a snapshot.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,8 +20,8 @@ from device_plugin.core.ledger.view import Conflict, Followed, LedgerView, Snaps
 class Transaction:
     """A context manager that rolls back all changes to the ledger made inside it, unless `commit` is called.
 
-    Transactions nest: changes that an inner one commits are rolled back with the outer one. `nodes`, `gained` and
-    `freed` are the ledger's values from before the changes.
+    Transactions nest: changes that an inner transaction commits are rolled back with the outer one. `nodes`, `gained`
+    and `freed` are the ledger's values from before the changes.
     """
 
     def __init__(self, ledger: "Ledger") -> None:
@@ -41,7 +41,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep committed changes, roll back others; after an error all are rolled back."""
+        """Keep the changes if they were committed, else roll them back; after an error all are rolled back."""
         self._ledger.end(self, keep=self._committed and error is None)
 
 
@@ -76,7 +76,7 @@ class Ledger(Followed, LedgerView):
     __hash__ = None  # type: ignore[assignment]  # a ledger changes
 
     def set_node(self, name: str, inventory: Inventory, whole: HostAmounts = NOTHING) -> None:
-        """Set a node's inventory and the amounts of its host; does nothing if both are unchanged."""
+        """Set a node's inventory and the total CPU, memory and disk of its host; does nothing if both are unchanged."""
         before = self._nodes.get(name) or NodeState(name)
         known = before.inventory
         if known is not None and (known.cards, known.serving) == (inventory.cards, inventory.serving):
@@ -94,7 +94,7 @@ class Ledger(Followed, LedgerView):
         self._record(replace(before, inventory=inventory, cards=states, whole=whole))
 
     def drop_node(self, name: str) -> None:
-        """Remove a node's inventory and the amounts of its host; holdings there stay."""
+        """Remove a node's inventory and the CPU, memory and disk of its host; the holdings there stay."""
         before = self._nodes.get(name)
         if before is not None and before.inventory is not None:
             self.restocked += 1
@@ -102,11 +102,11 @@ class Ledger(Followed, LedgerView):
             self._record(replace(before, inventory=None, cards=(), whole=NOTHING))
 
     def hold(self, grant: Grant, host: HostAmounts = NOTHING) -> tuple[Conflict, ...]:
-        """Record a pod's grant and host amounts, replacing its earlier holding; returns the grant's conflicts."""
+        """Record a pod's grant and host amounts in place of its earlier holding; returns the grant's conflicts."""
         return self.put(Holding.of(grant, host))
 
     def put(self, holding: Holding) -> tuple[Conflict, ...]:
-        """Record a holding, replacing the holder's earlier one; returns the conflicts of its grant.
+        """Record a holding, which replaces the holder's earlier holding; returns the conflicts of its grant.
 
         A holding with conflicts is recorded too: the ledger shows the facts, and the caller decides which pod loses.
         """
@@ -119,14 +119,14 @@ class Ledger(Followed, LedgerView):
         )
 
     def release(self, holder: Holder) -> Holding | None:
-        """End the holder's holding; returns it, or None if there was none."""
+        """End the holder's holding; returns the holding, or None if there was none."""
         before = self._holdings.get(holder)
         if before is not None:
             self._write(holder, before, None)
         return before
 
     def expired(self, now: float) -> list[str]:
-        """The pods whose holdings expired at or before `now`, by their holders.
+        """The UIDs of the pods whose holdings expired at or before `now`; the holdings stay until they are released.
 
         Holdings of reports and promises are not listed.
         """
@@ -145,15 +145,15 @@ class Ledger(Followed, LedgerView):
         return Transaction(self)
 
     def snapshot(self) -> Snapshot:
-        """An immutable view of the ledger as it is now, for readers without the lock; one object per version."""
+        """An immutable view of the present ledger, for readers without the lock; one object until a change."""
         if self._snapshot is None:
             self._snapshot = Snapshot(self._nodes, self._unbound)
         return self._snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the holdings and records of a snapshot.
+        """Replace all holdings and records by those of a snapshot.
 
-        Only nodes that differ count as changed. `gained`, `restocked` and `freed` grow.
+        Only nodes that differ count as changed. The counters `gained`, `restocked` and `freed` grow.
         """
         nodes = snapshot.records()
         names = self._nodes.keys() | nodes.keys()
@@ -166,11 +166,11 @@ class Ledger(Followed, LedgerView):
         self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:
-        """Record in `transaction` the old value of everything that changes from now on."""
+        """Record in `transaction`, from now on, the old record of each node before its first change."""
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:
-        """Roll back the changes of the innermost transaction; with `keep` pass them to the transaction around it."""
+        """End the innermost transaction: roll back its changes, or with `keep` pass them to the one around it."""
         if self._open.pop() is not transaction:
             raise AssertionError("an inner transaction is still open")
         if keep:
@@ -181,7 +181,7 @@ class Ledger(Followed, LedgerView):
         self.gained, self.freed = transaction.gained, transaction.freed
 
     def _put_back(self, nodes: Mapping[str, NodeState | None]) -> None:
-        """Replace the records of these nodes by earlier ones, with all holdings on them."""
+        """Replace the records of these nodes, with all holdings on them, by earlier records."""
         returning: dict[Holder, Holding] = {}
         for name, node in nodes.items():
             now, then = _holdings(self._nodes.get(name)), _holdings(node)
@@ -194,7 +194,7 @@ class Ledger(Followed, LedgerView):
             self._set_holding(holder, held)
 
     def _write(self, holder: Holder, before: Holding | None, after: Holding | None) -> None:
-        """Replace one holding, and the records of its old and new node."""
+        """Replace one holding, and the records of its old and new node; count the change in `gained` and `freed`."""
         self._set_holding(holder, after)
         other_slices = not _same(_grant(before), _grant(after))
         self.gained += _grant(before) is not None and other_slices
@@ -268,7 +268,7 @@ class Ledger(Followed, LedgerView):
         return state
 
     def _shrank(self, card: Card, holders: Iterable[Holder]) -> bool:
-        """True if the card has less memory or fewer slices than when one of the holders was granted its slices."""
+        """True if the card has less memory or fewer slices than at the time of a grant of one of the holders."""
         grants = (self.grant(holder) for holder in holders)
         sizes = (grant.cards.get(card.uuid) for grant in grants if grant is not None)
         return any(
@@ -277,7 +277,10 @@ class Ledger(Followed, LedgerView):
         )  # fmt: skip
 
     def _may_conflict(self, held: Grant) -> bool:
-        """False if no card of the grant is crowded. This fast check nearly always saves the slow list of conflicts."""
+        """False if the slices held of each card of the grant fit the card: then there is no conflict.
+
+        This check is fast, and nearly always saves computing the conflicts, which is slow.
+        """
         node = self.node(held.node)
         if node is None:
             return True
@@ -300,14 +303,17 @@ def _grant(holding: Holding | None) -> Grant | None:
 
 
 def _same(one: Grant | None, other: Grant | None) -> bool:
-    """True if both are equal. Identity is compared first, because it is much faster."""
+    """True if both grants are equal. Identity is compared first, because that is much faster."""
     return one is other or one == other
 
 
 def _exchanged(
     held: Mapping[str, Held], holder: Holder, on: Grant | None, uuids: Collection[str]
 ) -> Mapping[str, Held]:
-    """The slices held of a node's cards once the holder has `on`; `uuids` are the cards of its old and new grant."""
+    """The slices held of a node's cards, after the holder's grant was replaced by `on` (None: no grant).
+
+    `held` has the slices from before, by card; `uuids` are the cards of the holder's old and new grant.
+    """
     slices: dict[str, tuple[Slice, ...]] = {}
     for s in on.slices() if on is not None else ():
         slices[s.card] = (*slices.get(s.card, ()), s)

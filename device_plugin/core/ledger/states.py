@@ -16,7 +16,7 @@ Held = Mapping[Holder, tuple[Slice, ...]]
 
 # Structs, and no dataclasses: each placement makes some, and a dataclass takes ten times as long.
 class CardState(Struct, frozen=True, gc=False):
-    """The free part of one card. `free_cores` is a set of core-group ids, bit g for group g.
+    """The free part of one card. `free_cores` is a set of core-group ids, as an integer with bit g set for group g.
 
     A card is `short` if it shrank below the slices that are held of it: the holders keep their slices, and the card
     gives no new ones until enough holders have ended. It is `crowded` if its slices together exceed it, because it
@@ -35,9 +35,10 @@ class CardState(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, card: Card, slices: Iterable[Slice], *, shrank: bool = False) -> "CardState":
-        """The state of a card with `slices` held; `shrank` if it had more when one of them was granted.
+        """The state of a card with `slices` held; `shrank`: it had more memory or slices when one of them was granted.
 
-        It is short if a core group of the slices no longer exists, or if it shrank to less than they take together.
+        The card is `short` if a core group of the slices no longer exists, or if it shrank to less than the slices take
+        together.
         """
         taken = mib = count = cores = percent = percent_cores = 0
         for s in slices:
@@ -63,7 +64,7 @@ class CardState(Struct, frozen=True, gc=False):
 
     @property
     def open(self) -> bool:
-        """True if the card may get new slices."""
+        """True if the card may get new slices: it is healthy, not cordoned, and not `short`."""
         return self.card.open and not self.short
 
     @property
@@ -75,9 +76,9 @@ class CardState(Struct, frozen=True, gc=False):
 class NodeState(Struct, frozen=True, gc=False):
     """A node's `cards` in order of their uuids, and the holdings on its cards and its host.
 
-    `inventory` is None where the agent publishes none; holdings there stay. `holdings` are by holder, `held` has their
-    slices by the uuid of the card, even of cards that are gone. `whole` is the amounts of the host, and `taken` the
-    amounts that its holders have.
+    - `inventory` is None if the agent publishes none; holdings there stay.
+    - `holdings` are by holder. `held` has their slices by the uuid of the card, even of cards that are gone.
+    - `whole` is the amounts of the host, and `taken` the amounts that its holders have.
     """
 
     name: str
@@ -90,12 +91,12 @@ class NodeState(Struct, frozen=True, gc=False):
 
     @property
     def serving(self) -> bool:
-        """True if the node's agent serves."""
+        """True if the node's agent says in its inventory that it serves Allocate."""
         return self.inventory is not None and self.inventory.serving
 
     @property
     def left(self) -> HostAmounts:
-        """The free amounts of the host; negative where its holders have more than it can give."""
+        """The free amounts of the host; negative if its holders have more than the host has."""
         return self.whole - self.taken
 
     @property
@@ -104,7 +105,7 @@ class NodeState(Struct, frozen=True, gc=False):
         return self.inventory is None and not self.holdings
 
     def card(self, uuid: str) -> CardState | None:
-        """The card of this uuid, if the node has it now."""
+        """The state of the card with this uuid; None if the node does not have the card now."""
         for state in self.cards:
             if state.card.uuid == uuid:
                 return state

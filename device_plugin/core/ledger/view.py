@@ -22,7 +22,7 @@ class CardPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two holders whose grants cannot both be held on one card."""
+    """Two holders whose grants cannot both be held on one card; `over` is the part of the card that is too small."""
 
     node: str
     card: str
@@ -34,7 +34,7 @@ class Conflict:
 class Followed:
     """A log of changed nodes: a reader asks for the nodes that changed after the version that it saw last.
 
-    The log keeps only the newest change of each node, so it is never longer than the list of nodes.
+    The log keeps only the newest change of each node, so the log is never longer than the list of nodes.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Followed:
         """Grows with every change that is logged."""
 
     def changed_since(self, version: int) -> Iterator[str]:
-        """Nodes that changed after `version`, newest first."""
+        """The names of the nodes that changed after `version`, newest change first."""
         for name in reversed(self._changed):
             if self._changed[name] <= version:
                 return
@@ -58,14 +58,17 @@ class Followed:
 
 
 class LedgerView:
-    """Reads the records of nodes and the holdings. `_unbound` are the holdings that are reservations or expire."""
+    """Reads the records of nodes and the holdings of a ledger or a snapshot.
+
+    `_unbound` are the holdings that are reservations or expire.
+    """
 
     _nodes: Mapping[str, NodeState]
     _holdings: Mapping[Holder, Holding]
     _unbound: Mapping[Holder, Holding]
 
     def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes with an inventory, in order."""
+        """The names of the nodes with an inventory, sorted."""
         return tuple(sorted(name for name, node in self._nodes.items() if node.inventory is not None))
 
     def node(self, name: str) -> NodeState | None:
@@ -74,7 +77,7 @@ class LedgerView:
         return node if node is not None and node.inventory is not None else None
 
     def inventories(self) -> dict[str, Inventory]:
-        """The inventory of every node that has one."""
+        """The inventory of each node that has one, by the node's name."""
         return {name: node.inventory for name, node in self._nodes.items() if node.inventory is not None}
 
     def holders(self, node: str, card: str) -> Held:
@@ -90,7 +93,7 @@ class LedgerView:
         return MappingProxyType(self._holdings)
 
     def reservation(self, holder: Holder) -> Reservation | None:
-        """The reservation of the pod with this UID."""
+        """The reservation of the pod with this UID; None if it has none."""
         found = self._unbound.get(holder)
         return found if isinstance(found, Reservation) else None
 
@@ -108,7 +111,7 @@ class LedgerView:
         return {holder: found.grant for holder, found in self._holdings.items() if found.grant is not None}
 
     def conflicts(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
-        """The grants of others that conflict with `grant`: at no time did the card have room for both.
+        """The conflicts of `grant` with grants of other holders: at no time did a card have room for both grants.
 
         `holder` is the grant's own holder; by default the pod that the grant names.
 
@@ -124,7 +127,7 @@ class LedgerView:
         )
 
     def in_the_way(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
-        """The grants of others that conflict with `grant` if only the present size of each card counts."""
+        """The conflicts of `grant` with grants of other holders, if only the present size of each card counts."""
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
@@ -134,7 +137,7 @@ class LedgerView:
     def fits_still(self, grant: Grant) -> bool:
         """False if a card of `grant` gets no new slices now: unhealthy, cordoned, or smaller than its held slices.
 
-        A card that the node does not report now is not compared.
+        A card that the node does not report now does not count.
         """
         node = self._nodes.get(grant.node, _UNKNOWN)
         cards = (node.card(s.card) for s in grant.slices())
@@ -145,9 +148,9 @@ class LedgerView:
         return card.card.size if card is not None else None
 
     def _largest(self, grant: Grant, uuid: str) -> CardSize | None:
-        """The largest size of a card: now, or recorded by one of its grants, `grant` included.
+        """The largest size of a card: its present size, or a size that one of its grants (or `grant`) recorded.
 
-        None if one of the grants records no size.
+        None if one of the grants recorded no size.
         """
         others = (self.grant(holder) for holder in self.holders(grant.node, uuid))
         sizes = [each.cards.get(uuid) for each in (grant, *others) if each is not None]
@@ -156,7 +159,7 @@ class LedgerView:
     def _conflicts_on(
         self, grant: Grant, holder: Holder, uuid: str, size: CardSize | None
     ) -> Iterator[Conflict]:
-        """The conflicts on one card; in memory and slices only if its `size` is known."""
+        """The conflicts of `grant` on one card; in memory and number of slices only if the card's `size` is known."""
         held, holder = self.holders(grant.node, uuid), holder or grant.pod
         others = [(other, held[other]) for other in sorted(held, key=str) if other != holder]
         if not others:
@@ -176,7 +179,7 @@ class LedgerView:
 
 
 class Snapshot(LedgerView):
-    """An immutable view of the ledger at one version, read without the ledger's lock.
+    """An immutable view of the ledger at one version, which is read without the ledger's lock.
 
     It holds the ledger's records of that moment, which the ledger replaces and never changes.
     """
@@ -191,11 +194,11 @@ class Snapshot(LedgerView):
         return {holder: held for node in self._nodes.values() for holder, held in node.holdings.items()}
 
     def records(self) -> Mapping[str, NodeState]:
-        """All records of nodes."""
+        """The records of all nodes, by name; also of nodes without an inventory."""
         return self._nodes
 
     def of(self, nodes: Collection[str]) -> "Snapshot":
-        """A snapshot with this snapshot's records of `nodes` only."""
+        """A snapshot with only the records of `nodes` and the holdings there."""
         records = {name: node for name in nodes if (node := self._nodes.get(name)) is not None}
         return Snapshot(
             records, {holder: held for holder, held in self._unbound.items() if held.node in records}

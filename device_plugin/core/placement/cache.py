@@ -31,10 +31,10 @@ Bound = Callable[[Ints], Floats]
 
 
 class CompiledScores(Protocol):
-    """Computes the scores for one shape in the arrays of its NodeScores, until the layout changes."""
+    """Computes the scores of nodes for one shape by compiled code, until rows are assigned to other nodes."""
 
     def refresh(self, seen: int) -> None:
-        """Compute the upper bound of each node whose stamp is larger than `seen`."""
+        """Compute the upper bound of the score of each node whose stamp is larger than `seen`."""
 
     def best(self, among: Mask | None) -> int | None:
         """The position of the best node, of all nodes or of the nodes marked in `among`; None if none fits."""
@@ -48,18 +48,22 @@ class UpperBounds(StampedRowCache):
 
     @abstractmethod
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask, /) -> Bound:
-        """The bounds for `shape` with its `sizes` on each kind; `accepted`, (kinds + 1,), marks the usable kinds."""
+        """A function that returns the upper bounds for `shape`, of the nodes at given positions.
+
+        `sizes` are the sizes of the request on each kind of card; `accepted`, of shape (kinds + 1,), marks the kinds
+        that the request accepts.
+        """
 
 
 class Policy(ABC):
     """Computes a score for each node. The highest score wins; of equal scores the first node in the table's order.
 
-    A score may depend only on the node and the shape, so that it stays valid until the node changes. New workload
-    tables get a new policy object.
+    A score may depend only on the node and the shape, so that it stays valid until the node changes. For new workload
+    tables a new policy object is made.
     """
 
     lasting = True
-    """False if each score is for one decision only."""
+    """False if each score is for one decision only, and so is not cached."""
     bounds: UpperBounds | None = None
     """The policy's upper bounds; None if its scores are fast to compute."""
 
@@ -73,19 +77,22 @@ class Policy(ABC):
         _exact: Mask,
         /,
     ) -> CompiledScores | None:
-        """The scores for one slice by a compiled kernel, in these arrays of NodeScores; None if there is none."""
+        """The scores for one slice by compiled code, in these arrays of NodeScores; None if there is no such code."""
         return None
 
     @abstractmethod
     def slices(self, view: NodeView, need: CardFit, shape: Shape, /) -> Floats:
-        """The score of each card for a slice; shape (nodes, cards). Used only where the shape fits."""
+        """The score of each card for a slice; shape (nodes, cards). Only the scores of cards that fit are used."""
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape, /) -> Floats:
         """The score of each node for the whole cards `_taken`, of shape (nodes, cards); shape (nodes,)."""
         return self.several(view)
 
     def several(self, view: NodeView, /) -> Floats:
-        """The score of each node for a pod of several containers; by default the fullest wins; shape (nodes,)."""
+        """The score of each node for a pod of several containers; shape (nodes,).
+
+        By default the node with the least free part has the highest score.
+        """
         return -view.node_slack()
 
 
@@ -136,13 +143,13 @@ class NodeScores(RowCache):
         return None
 
     def at(self, position: int) -> float:
-        """The value of one node."""
+        """The exact score of the node at `position`."""
         if not self._exact[position]:
             self._make_exact(position, self.value, 1)
         return float(self.value[position])
 
     def cells(self, position: int) -> list[int]:
-        """The indexes of the cards that the shape takes in the row at `position`."""
+        """The indexes, in the row at `position`, of the cards that a request of the shape takes on this node."""
         if self.shape.is_slice and self._count == 1:
             return [int(self._card[position])]
         view = NodeView(self._table, np.array([position]))
@@ -186,7 +193,7 @@ class NodeScores(RowCache):
     def _make_exact(self, best: int, value: Floats, most: int) -> None:
         """Compute exact scores of at most `most` nodes: the node at `best`, and nodes whose upper bounds are highest.
 
-        A node whose bound is not above every exact score is left out, because it cannot win.
+        A node whose bound is not above every exact score is left out, because the node cannot win.
         """
         positions = np.array([best])
         if most > 1:
@@ -219,7 +226,7 @@ class NodeScores(RowCache):
         self.value[positions] = np.where(enough, self.policy.whole(view, taken, shape), -np.inf)
 
     def _of_cards(self, view: NodeView) -> Floats:
-        """The score of each card for a slice, minus infinity where it does not fit; shape (nodes, cards)."""
+        """The score of each card for a slice, minus infinity if the slice does not fit it; shape (nodes, cards)."""
         need = CardFit(view, self._sizes)
         fits = self._open(view) & need.fits()
         if not fits.any():
@@ -227,7 +234,7 @@ class NodeScores(RowCache):
         return np.where(fits, self.policy.slices(view, need, self.shape), -np.inf)
 
     def _sums(self, values: Floats) -> Floats:
-        """The sum of each node's best scores, one for each slice; minus infinity where too few cards fit."""
+        """The sum of each node's best scores, one for each requested slice; minus infinity if too few cards fit."""
         if values.shape[1] < self._count:
             return np.full(len(values), -np.inf)
         return np.sort(values, axis=1)[:, -self._count :].sum(axis=1)
@@ -252,7 +259,7 @@ def _times(count: int, bound: Bound, positions: Ints) -> Floats:
 
 
 class ScoreCache:
-    """Scores by policy name and shape; beyond MOST shapes or MOST_BYTES the least recently used are dropped."""
+    """Keeps scores by policy name and shape; beyond MOST shapes or MOST_BYTES the least recently used are dropped."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -276,7 +283,10 @@ class ScoreCache:
         return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:
-        """The scores of `shape` cached under `name`, perhaps by an earlier policy; else new scores by `policy`."""
+        """The scores of `shape` cached under `name`, perhaps by an earlier policy; else new scores by `policy`.
+
+        New scores are cached, unless the policy's scores are for one decision only.
+        """
         scores = self.get(name, shape)
         if scores is None:
             scores = NodeScores(self._table, shape, policy)
@@ -292,7 +302,7 @@ class ScoreCache:
         return scores
 
     def renew(self, policies: Mapping[str, Policy], most: int) -> bool:
-        """Score at most `most` nodes by the new `policies`; true once all cached scores are by the new policies."""
+        """Score at most `most` nodes again by the new `policies`; true once all cached scores are by these policies."""
         for key, scores in self._scores.items():
             policy = policies[key[0]]
             if scores.policy is policy:

@@ -45,17 +45,23 @@ class CardKind(NamedTuple):
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
 
     def numbers(self, number: int) -> tuple[int, ...]:
-        """The columns from "mib" on for cards of this kind; `number` is the value of the column "kind"."""
+        """The values of the columns from "mib" on, for cards of this kind; `number` is that of the column "kind"."""
         return self.mem_mib, self.units, self.groups, self.slices, number
 
 
 def kinds_where(kinds: Collection[CardKind], accepts: Callable[[CardKind], bool]) -> Mask:
-    """True for the kinds that `accepts` accepts, False for NO_KIND at the last position; shape (kinds + 1,)."""
+    """An array with True for the kinds that `accepts` accepts; shape (kinds + 1,).
+
+    The last element stands for NO_KIND, a cell without a card, and is False.
+    """
     return np.array([*map(accepts, kinds), False], dtype=bool)
 
 
 class Columns:
-    """Cards as arrays of equal shape, one layer of `layers` for each of COLUMNS; `free_cores` counts core groups."""
+    """Cards as arrays of equal shape, one layer of `layers` for each of COLUMNS.
+
+    `free_cores` is the number of free core groups.
+    """
 
     def __init__(self, layers: Ints) -> None:
         self.layers = layers
@@ -70,19 +76,19 @@ class Columns:
 
     @classmethod
     def free(cls, kinds: Sequence[CardKind]) -> "Columns":
-        """One free, usable card of each kind; shape (kinds,)."""
+        """Columns with one free, usable card of each kind; shape (kinds,)."""
         return cls(packed([
             (k.mem_mib, k.groups, k.slices, 1, 1, 0, 0, *k.numbers(number)) for number, k in enumerate(kinds)
         ]))  # fmt: skip
 
     @property
     def serving(self) -> Mask:
-        """True for cards whose node serves."""
+        """True for cards of nodes whose agent serves."""
         return self.layers[3] == 1
 
     @property
     def usable(self) -> Mask:
-        """True for cards that may get new slices and whose node serves."""
+        """True for cards that may get new slices, of nodes whose agent serves."""
         return self.layers[4] == 1
 
     @property
@@ -92,7 +98,7 @@ class Columns:
 
     @property
     def short(self) -> Mask:
-        """True for cards that have less now than their holders were granted."""
+        """True for cards that report less than is held of them."""
         return self.layers[6] == 1
 
     @property
@@ -113,8 +119,8 @@ class CardStates:
     """Groups cards with equal columns into states: thousands of cards have few different states.
 
     Finding that nothing fits takes about ten passes over all cards; over all states it takes a hundredth of the time.
-    `code` holds the number of each cell's state; state 0 is EMPTY. The number of a state without cards is reused, so
-    there are never more states than cards.
+    `code` holds the number of the state of each cell (place of a card); state 0 is EMPTY. The number of a state without
+    cards is reused, so there are never more states than cards.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -127,7 +133,7 @@ class CardStates:
         self._frozen: tuple[Columns, Ints, Ints] | None = None
 
     def columns(self) -> Columns:
-        """The states as columns of shape (states,), valid until a card changes."""
+        """The columns of all states; shape (states,). They are valid until a card changes."""
         return Columns(self._layers)
 
     def frozen(self) -> tuple[Columns, Ints, Ints]:
@@ -138,7 +144,7 @@ class CardStates:
         return self._frozen
 
     def assign_rows(self, origin: Ints) -> None:
-        """Give each row the cells of its `origin` row, or empty cells for -1. A row that is dropped must be empty."""
+        """Give each row the cells of its `origin` row, or empty cells for -1; rows that are dropped must be empty."""
         self._frozen = None
         self.code = np.where(origin[:, None] < 0, 0, self.code.take(origin, axis=0))
         self._count[0] += self.code.size - sum(self._count)
@@ -171,5 +177,5 @@ class CardStates:
 
 
 def packed(cards: Sequence[Sequence[int]]) -> Ints:
-    """The layers, each of shape (cards,), of cards that are tuples in the order of COLUMNS."""
+    """The layers, each of shape (cards,), of cards that are given as tuples in the order of COLUMNS."""
     return np.array(cards, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()

@@ -1,8 +1,9 @@
 """Dual prices of slice sizes: the number of cards that one more slice of each size costs if cards are cut best.
 
 Cards are cut into slices as in the cutting stock problem, and the prices come from its covering form by column
-generation (Gilmore and Gomory, Operations Research 9, 1961). Each size is a vector of levels. Space that only few sizes
-can use gets a price near zero; a size that fills cards well together with others gets a high price.
+generation (Gilmore and Gomory, Operations Research 9, 1961). Each size is a pair of levels of memory and core groups.
+Space that only few sizes can use gets a price near zero; a size that fills cards well together with others gets a high
+price.
 """
 
 import functools
@@ -17,7 +18,10 @@ DRAWS, NOISE = 8, 0.1
 
 
 def central_duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
-    """The cards that one more slice of each size costs; `sizes` has shape (sizes, 2), `card` a free card's levels."""
+    """The number of cards that one more slice of each size costs, if slices are wanted in the amounts `demand`.
+
+    `sizes` has shape (sizes, 2); `card` is the levels of a free card.
+    """
     return _central(sizes.astype(np.int64).tobytes(), demand.astype(np.float64).tobytes(), card)
 
 
@@ -58,7 +62,7 @@ def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
 
 
 def best_cut(values: Floats, sizes: Ints, card: tuple[int, int]) -> tuple[float, Floats]:
-    """The highest total value of slices cut from one card, and the number of slices of each size in that cut."""
+    """The cut of one card into slices with the highest total value: this value, and the slices of each size."""
     best = np.zeros((card[0] + 1, card[1] + 1))
     for value, (mem, cores), times in zip(values, sizes, _copies(sizes, card), strict=True):
         for _ in range(times):
@@ -85,6 +89,6 @@ def _taken(best: Floats, values: Floats, sizes: Ints, card: tuple[int, int]) -> 
 
 
 def _copies(sizes: Ints, card: tuple[int, int]) -> Ints:
-    """The number of slices of each size that fit a free card alone."""
+    """The number of slices of each size that fit a free card without other slices."""
     times: Ints = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
     return np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)

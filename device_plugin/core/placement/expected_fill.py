@@ -38,7 +38,7 @@ _ONE_KIND: Ints = np.zeros((1, 1), dtype=np.int64)
 
 
 class Worth:
-    """Computes the worth of nodes and of their cards: their expected fill, in thousandths of a card."""
+    """Computes the worth of nodes and cards: the part that later pods will be able to use, in thousandths of a card."""
 
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
@@ -51,7 +51,7 @@ class Worth:
         self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
 
     def rows(self, table: NodeTable) -> kernel.Rows | None:
-        """The table's rows for the compiled kernel, until the layout changes; None if numpy must do."""
+        """The table's rows for the compiled kernel, until the layout changes; None if numpy must compute the scores."""
         library, fill, (prices, kinds, _) = kernel.compiled(), self._fill, self.table.shape
         if library is None or not kinds or prices > kernel.MOST_PRICES:
             return None
@@ -64,11 +64,14 @@ class Worth:
         )  # fmt: skip
 
     def prices(self, sizes: KindSizes, accepted: Mask) -> Floats:
-        """The price of a slice on each kind of card, infinite if not accepted or too small; shape (kinds + 1,)."""
+        """The price of a slice on each kind of card; shape (kinds + 1,).
+
+        Infinite for a kind that is not accepted or is too small.
+        """
         return np.where(accepted & ~sizes.small, np.append(self._fill.price, 0.0) * sizes.share, np.inf)
 
     def now(self, view: NodeView) -> tuple[Floats, Floats]:
-        """The worth of nodes and of their cards at each CPU price.
+        """The present worth of nodes, and of their cards, at each CPU price.
 
         Their shapes are (CPU prices, nodes) and (CPU prices, nodes, cards).
         """
@@ -79,7 +82,7 @@ class Worth:
     def lost_by_slice(self, view: NodeView, mib: Ints, cores: Ints, cpu: int) -> Floats:
         """The change of a node's worth if a card gives `mib` and `cores`, and the host `cpu`; shape (nodes, cards).
 
-        Undefined for a card with less than `mib` or `cores` free.
+        The value is undefined for a card with less than `mib` or `cores` free.
         """
         free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
         cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
@@ -93,7 +96,7 @@ class Worth:
         return after.min(axis=0) - node.min(axis=0)[:, None]
 
     def lost_by_whole(self, view: NodeView, taken: Mask, cpu: int) -> Floats:
-        """The change of a node's worth if it gives the cards `taken` and `cpu`; shape (nodes,)."""
+        """The change of a node's worth if it gives the cards `taken` wholly, and `cpu`; shape (nodes,)."""
         node, cards = self.now(view)
         after = node - np.where(taken, cards, 0).sum(axis=2) - (self._fill.cpu * cpu)[:, None]
         return after.min(axis=0) - node.min(axis=0)
@@ -108,7 +111,7 @@ class Worth:
 
 
 class ExpectedFill(Policy):
-    """Scores nodes and cards by the expected fill that they lose, in thousandths of a card."""
+    """The policy `fragmentation`: scores nodes and cards by the expected fill they lose, in thousandths of a card."""
 
     def __init__(self, fill: Fill, table: NodeTable) -> None:
         self._fill = fill
@@ -118,7 +121,7 @@ class ExpectedFill(Policy):
     def compiled(
         self, shape: Shape, sizes: KindSizes, accepted: Mask, value: Floats, card: Places, exact: Mask
     ) -> CompiledScores | None:
-        """The kernel's scores of a slice; None where it is not compiled or has no room for a node's cards."""
+        """The compiled kernel's scores of a slice; None if there is no kernel, or too many cards on a node for it."""
         found = self.bounds.compiled()
         if found is None:
             return None
@@ -155,7 +158,7 @@ class FillBounds(UpperBounds):
     """Computes upper bounds of the policy's scores, faster than the scores, and never below them.
 
     A node's worth is a minimum over CPU prices. The worth after a placement is at most its value at the price that
-    gives the minimum now. So for each node it is enough to keep this price, and the worth of its cards at this price.
+    gives the minimum now. So it is enough to keep, for each node, this price and the worth of its cards at this price.
     """
 
     def __init__(self, fill: Fill, worth: Worth, table: NodeTable) -> None:
@@ -167,12 +170,15 @@ class FillBounds(UpperBounds):
         self._lay_out()
 
     def compiled(self) -> tuple[kernel.Rows, kernel.RowsNow] | None:
-        """The rows and their kept values for the kernel, until the layout changes; None if numpy must do."""
+        """The rows and their kept values for the kernel, until the layout changes; None if numpy must compute."""
         self._follow()
         return None if self._rows is None else (self._rows, self._kept)
 
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
-        """The bounds for `shape`, with its `sizes` on the `accepted` kinds; valid until the layout changes."""
+        """A function that returns the upper bounds for `shape`, valid until the layout changes.
+
+        `sizes` are the sizes of the request on each kind; `accepted` marks the kinds that it accepts.
+        """
         if not shape.is_slice:
             return partial(self._whole, shape, accepted & ~sizes.small)
         price = self._worth.prices(sizes, accepted)
@@ -182,14 +188,17 @@ class FillBounds(UpperBounds):
         return partial(self._by_kernel, plain, _kernel_sizes(shape, sizes, price))
 
     def _by_kernel(self, plain: Bound, asked: kernel.SliceSizes, positions: Ints) -> Floats:
-        """The upper bound of each node's score for a slice, by the kernel, or by `plain` if the kernel has no rows."""
+        """The upper bounds of these nodes' scores for a slice, by the kernel, or by `plain` if it has no rows."""
         self.refresh_some(positions)
         if self._rows is None:
             return plain(positions)
         return self._rows.bounds(asked, positions, self._kept)
 
     def _slice(self, shape: Shape, sizes: KindSizes, price: Floats, positions: Ints) -> Floats:
-        """The upper bound of each node's score for a slice, on its best card; `price` has the shape (kinds + 1,)."""
+        """The upper bounds of the scores of these nodes for a slice, each on the node's best card.
+
+        `price` has the shape (kinds + 1,).
+        """
         self.refresh_some(positions)
         # With one kind of card its values are broadcast instead of copied for each card.
         kind = self._table.kind[positions] if self._kinds > 1 else _ONE_KIND
@@ -208,7 +217,7 @@ class FillBounds(UpperBounds):
         return _rounded_up(score.max(axis=1) - self._cpu(positions, shape) - self._opened(positions))
 
     def _whole(self, shape: Shape, accepted: Mask, positions: Ints) -> Floats:
-        """The bound of each node for whole cards, as if each cost as little as its cheapest free card.
+        """The upper bounds for whole cards, as if each card cost as little as the node's cheapest free card.
 
         For a pod without cards no card counts.
         """

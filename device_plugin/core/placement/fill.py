@@ -1,4 +1,4 @@
-"""Expected fill: an estimate of how much of a card's free part later pods will be able to use.
+"""Expected fill: an estimate of the part of a card's free part that later pods will be able to use.
 
 Its tables are computed in the background, for one target workload (module `workload`).
 """
@@ -53,7 +53,7 @@ class Grid:
         return self.mem + 1, self.cores + 1
 
     def levels(self, mib: Ints, cores: Ints, card_mib: Ints, card_cores: Ints) -> Ints:
-        """The level of a card with `mib` and `cores` free, rounded down, as an index into a flat table."""
+        """The level of a card with `mib` and `cores` free, rounded down, as an index into a flattened table."""
         first = mib * self.mem // card_mib
         if not self.cores:
             level: Ints = np.minimum(first, -(-cores * self.mem // card_cores))
@@ -62,7 +62,7 @@ class Grid:
         return level
 
     def sizes(self, kind: CardKind, mib: Ints, cores: Ints) -> Ints:
-        """The levels that slices of `mib` and `cores` take of a card of `kind`, rounded up; shape (slices, 2)."""
+        """The levels that slices of `mib` and `cores` take on a card of `kind`, rounded up; shape (slices, 2)."""
         first = -(-mib * self.mem // kind.mem_mib)
         if self.cores:
             return np.stack((first, -(-cores * self.cores // kind.groups)), axis=-1)
@@ -92,10 +92,10 @@ class Fill:
     """The worth of the free part of cards, in thousandths of a free card.
 
     - `worth`: the worth of a card; shape (kinds, CPU prices, levels).
-    - `cpu`: the CPU prices for a milli-CPU.
+    - `cpu`: the CPU prices, each for a thousandth of a CPU.
     - `price`: the additional cost of a whole card of a scarce kind; shape (kinds,).
-    - `useless`: the idle share of a card times the share of the workload that is too large for it, without regard to
-      models; shape (kinds, levels).
+    - `useless`: the idle share of a card times the share of the workload that is too large for the card, without regard
+      to models; shape (kinds, levels).
     - `multi_card`: the additional worth of several free cards on one node.
     """
 
@@ -130,7 +130,7 @@ class Fill:
         self.multi_card = MultiCardWorth(demand, FREE_CARD)
 
     def _duals(self, sizes: Ints, slices: Mask, mass: Floats) -> Floats:
-        """The cost of a slice of each shape on cards of one kind, as a share of a card; 1 for whole cards."""
+        """The cost of a slice of each shape on cards of one kind, in cards; 1 for shapes that take whole cards."""
         card = self.grid.mem, self.grid.cores
         parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
         costs: Floats = np.ones(len(sizes))
@@ -186,7 +186,7 @@ def _better_half(values: Floats, mass: Floats) -> Floats:
 
 
 def _scarcity(demand: Demand, supply: Floats) -> Floats:
-    """The scarcity of each kind: its demand by shapes that cannot use all kinds; shape (kinds,).
+    """The scarcity of each kind: the demand for it by shapes that cannot use all kinds; shape (kinds,).
 
     Each such shape adds its demand, divided by the supply of all kinds that it can use. The total demand is scaled to
     the total supply.
@@ -216,7 +216,7 @@ class MultiCardWorth:
     """Computes the worth of nodes for pods that need several cards of one node, in thousandths of a card.
 
     The worth of a single card does not depend on its node. But a node on which a pod of eight cards fits has additional
-    worth, and loses all of it if it gives away one of these cards, or the CPU or memory that such a pod needs.
+    worth, and loses all of it if the node gives away one of these cards, or the CPU or memory that such a pod needs.
     `matters` is true if enough pods want several cards.
     """
 
@@ -234,11 +234,11 @@ class MultiCardWorth:
 
     @property
     def amounts(self) -> tuple[Ints, Ints, Ints, Floats]:
-        """Cards, CPU (milli) and memory (MiB) of the shapes, each (shapes,), and their value, (kinds, shapes)."""
+        """For shapes of several cards: cards, CPU (milli), memory (MiB), each (shapes,), and value, (kinds, shapes)."""
         return self._cards, self._cpu, self._memory, self._value
 
     def lost_by_slice(self, view: NodeView, shape: Shape) -> Floats:
-        """The change of a node's worth if a card gives a slice; shape (nodes, cards)."""
+        """The change of a node's worth for pods of several cards if a card gives a slice; shape (nodes, cards)."""
         if not self.matters:
             return np.zeros(view.kind.shape)
         free = _free(view)
@@ -247,7 +247,7 @@ class MultiCardWorth:
         return np.where(free, opened[:, None], touched[:, None]) - now[:, None]
 
     def lost_by_whole(self, view: NodeView, shape: Shape) -> Floats:
-        """The change of a node's worth if it gives the free cards that `shape` asks for; shape (nodes,)."""
+        """The change of a node's worth for pods of several cards if it gives `shape` its cards; shape (nodes,)."""
         if not self.matters:
             return np.zeros(len(view.kind))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
@@ -255,7 +255,10 @@ class MultiCardWorth:
         return then - now
 
     def _worth(self, view: NodeView, number: Ints, shape: Shape, times: Ints) -> Floats:
-        """The worth with `number` free cards, after `times` the shape's host amounts are taken; shape of `number`."""
+        """The worth of nodes with `number` free cards, after `times` the shape's CPU and memory were taken.
+
+        The result has the shape of `number`.
+        """
         cpu, memory = view.cpu - times * shape.host.cpu_milli, view.memory - times * shape.host.memory_mib
         fits: Mask = number[..., None] >= self._cards
         fits &= cpu[..., None] >= self._cpu

@@ -43,8 +43,8 @@ class Size:
 def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
     """The size of `request` on a card of `mem_mib` MiB, `units` and `groups`; it may be more than the card has.
 
-    Missing memory or core groups are completed in proportion, rounded up. For a slice in percent it is the smallest
-    size that the card may grant.
+    If the request has only memory or only core groups, the other amount is completed in proportion, rounded up. For a
+    slice in percent the size is the smallest that the card may grant.
     """
     if request.whole:
         return Size(mem_mib, groups)
@@ -77,9 +77,10 @@ def has_room(state: CardState, size: Size) -> bool:
 
 
 def fit(state: CardState, request: Request) -> Slice | None:
-    """The slice that the card would give; None if it has no room, is too small, or gives another number of slices.
+    """The slice that the card would give for the request; None if the card cannot give one.
 
-    Family and health are not compared.
+    The card may have too little free, be too small, or give another number of slices than asked. Family and health are
+    not compared.
     """
     size = size_on(state.card, request)
     if size is None or not has_room(state, size) or (request.whole and not state.untouched):
@@ -126,9 +127,10 @@ def _whole(card: Card) -> Slice:
 
 
 def choose_cores(free: int, count: int) -> tuple[int, ...]:
-    """`count` ids of the set `free`: from the shortest run of neighbours that is long enough, else the lowest ids.
+    """The ids of `count` free core groups: from the shortest run of neighbours that is long enough, else the lowest.
 
-    Neighbouring groups spread evenly over the shader engines. Taking short runs first keeps long runs for others.
+    `free` is a set of ids (bit g for group g). Neighbouring groups spread evenly over the shader engines. Taking short
+    runs first keeps long runs for others.
     """
     start, length = min(
         (run for run in _runs(free) if run[1] >= count), key=lambda run: (run[1], run[0]), default=(-1, 0)
@@ -137,7 +139,7 @@ def choose_cores(free: int, count: int) -> tuple[int, ...]:
 
 
 def take(state: CardState, given: Slice) -> CardState:
-    """The state of the card after `given` is taken from it."""
+    """The state of the card after the slice `given` is taken from it."""
     return CardState(
         state.card,
         state.free_mib - given.mem_mib,
@@ -149,7 +151,7 @@ def take(state: CardState, given: Slice) -> CardState:
 
 
 def _runs(free: int) -> list[tuple[int, int]]:
-    """The runs of neighbouring ids in a set: first id and length of each."""
+    """The runs of neighbouring ids in the set `free`: the first id and the length of each run."""
     runs = []
     start = 0
     while free >> start:
@@ -168,7 +170,7 @@ def looks_at_all(table: NodeTable) -> int:
 
 
 class SearchBudget:
-    """Bounds the looks at cards of one decision, in all and on each node."""
+    """Counts the looks at cards that one decision may still take, in all and on each node."""
 
     def __init__(self, total: int = LOOKS) -> None:
         self._total = total
@@ -182,12 +184,12 @@ class SearchBudget:
         return max(0, self._total)
 
     def next_node(self) -> bool:
-        """Begin with another node; False if no looks are left."""
+        """Begin with another node, which gets its own bound; false if no looks are left."""
         self._here = min(LOOKS_PER_NODE, self._total)
         return self._here > 0
 
     def spend(self, count: int) -> bool:
-        """Count `count` more looks; False once the node, or the whole decision, has used more than its looks."""
+        """Count `count` more looks; false once the node, or the whole decision, has used more than its looks."""
         self._total -= count
         self._here -= count
         self.spent += count
@@ -197,10 +199,10 @@ class SearchBudget:
 def fit_pod(
     cards: Sequence[CardState], containers: Containers, budget: SearchBudget
 ) -> Mapping[str, tuple[Slice, ...]] | None:
-    """Slices for every container from the usable `cards` of one node, or None if they do not fit together.
+    """Slices for every container from the usable `cards` of one node; None if they do not fit together.
 
-    It tries the largest requests and the fullest cards first. If a later container finds no place, it takes the last
-    choice back and tries the next one, until the budget is used up.
+    The search tries the largest requests and the fullest cards first. If a later container finds no place, the search
+    takes the last choice back and tries the next one, until the budget is used up.
     """
     fullest_first = sorted(cards, key=lambda s: (s.free_mib, s.free_cores.bit_count(), s.card.uuid))
     largest_first = sorted(containers, key=lambda item: _size(item[1]), reverse=True)
@@ -235,7 +237,7 @@ def _choices(
 ) -> Iterator[Choice]:
     """Yield the ways to give slices to one request, until the `budget` is used up.
 
-    Only the first of several cards in equal states is tried. For slices only the cards from position `start` on are
+    Only the first of several cards in equal states is tried. For slices, only the cards from position `start` on are
     tried.
     """
     if request.whole:
@@ -266,7 +268,10 @@ def _choices(
 
 
 def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object, list[tuple[int, Slice]]]:
-    """The free cards of the request's family by size, with their positions; cards of one size are interchangeable."""
+    """The free cards of the request's family with their positions, grouped by size.
+
+    Cards of one size are interchangeable.
+    """
     sizes: dict[object, list[tuple[int, Slice]]] = {}
     for position, state in enumerate(cards):
         if state.card.family == request.family and (given := fit(state, request)):
@@ -292,11 +297,11 @@ def _alike(card: Card) -> tuple[object, ...]:
 
 
 class KindSizes:
-    """The size of one request on each kind of card: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
+    """The size of one request on each kind of card: `mib`, `cores`, and the larger `share` of both.
 
-    The last position stands for NO_KIND. `family` marks the kinds of the requested family, `small` the kinds that are
-    too small, `unlike` the kinds with another number of slices than requested, and `unfit` kinds with one of these
-    faults. `all_fit` is true if a free card of any kind fits.
+    The arrays have the shape (kinds + 1,); the last position stands for NO_KIND. `family` marks the kinds of the
+    requested family, `small` the kinds that are too small, `unlike` the kinds with another number of slices than
+    requested, and `unfit` kinds with one of these faults. `all_fit` is true if a free card of any kind fits.
     """
 
     def __init__(self, kinds: Collection[CardKind], request: Request) -> None:
@@ -319,7 +324,7 @@ class KindSizes:
 
 
 class CardFit:
-    """Compares one request with the cards of `columns`; `mib` and `cores` are its size on each card."""
+    """Compares one request with the cards of `columns`; `mib` and `cores` are the request's size on each card."""
 
     def __init__(self, columns: Columns, sizes: KindSizes) -> None:
         self._columns = columns
@@ -333,7 +338,7 @@ class CardFit:
         return self.sizes.share[self._columns.kind]
 
     def fits(self) -> Mask:
-        """True for cards of the family with enough free; health and the request's selectors are not compared."""
+        """True for cards of the family with enough free; health and the pod's card selectors are not compared."""
         columns = self._columns
         enough: Mask = (
             (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
@@ -343,7 +348,7 @@ class CardFit:
         return enough & columns.untouched if self.sizes.whole else enough
 
     def copies(self) -> Ints:
-        """The number of slices of the request that each card has room for now; 1 or 0 for whole cards."""
+        """The number of slices of this request that each card has room for now; for whole cards 1 or 0."""
         columns = self._columns
         slices = np.minimum(
             columns.free_mib // np.maximum(self.mib, 1), columns.free_cores // np.maximum(self.cores, 1)
@@ -351,7 +356,10 @@ class CardFit:
         return np.where(self.fits(), np.minimum(slices, columns.free_slices), 0)
 
     def leftover(self) -> Ints:
-        """The free share of memory plus the free share of core groups of each card after the request, in millionths."""
+        """The free share of memory plus the free share of core groups of each card, after the request took its part.
+
+        The shares are in millionths.
+        """
         columns = self._columns
         left: Ints = (columns.free_mib - self.mib) * 10**6 // columns.mib
         left += (columns.free_cores - self.cores) * 10**6 // columns.groups
@@ -359,13 +367,16 @@ class CardFit:
 
 
 def allowed_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Mask:
-    """True for usable cards, with `closed` for all cards, that the request's selectors accept; shape (nodes, cards)."""
+    """True for usable cards that the request's card selectors accept; shape (nodes, cards).
+
+    With `closed`, cards that are not usable now count too.
+    """
     models = kinds_where(table.kinds, lambda kind: request.models.accepts_model(kind.model))
     return (table.there if closed else table.usable) & models[table.kind] & table.named(request.uuids)
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
-    """For each distinct request of the pod's containers: the wanted slices, and each node's room for such slices.
+    """For each distinct request of the pod's containers: the wanted slices, and the slices that each node has room for.
 
     For whole cards both count cards. The room has the shape (nodes,) and counts only `allowed` cards, as if no other
     container of the pod were placed.
@@ -394,10 +405,11 @@ def _pods(copies: Ints, count: int) -> Ints:
 def at_most(
     table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None, *, closed: bool = False
 ) -> int:
-    """An upper bound of how many such pods fit on `nodes` (None: all); exact for one slice, and for whole cards.
+    """An upper bound of the number of pods with this request that fit on `nodes` (None: all).
 
-    Each container is counted as if it were alone, and slices in percent as if all were rounded down. With `closed` also
-    cards count that are not usable now. The table must be up to date.
+    The bound is exact for one slice, and for whole cards. Each container is counted as if it were alone, and slices in
+    percent as if all were rounded down. With `closed`, cards that are not usable now count too. The table must be up to
+    date.
     """
     return limited(table, by_cards(table, request, closed=closed), request, nodes)
 
@@ -412,7 +424,7 @@ def by_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> 
 
 
 def limited(table: NodeTable, counts: Ints, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
-    """The number of pods that fit on `nodes` (None: all) by cards, CPU and memory.
+    """The number of pods that fit on `nodes` (None: all) by their cards, CPU and memory.
 
     `counts` has, for each node, the number of pods that fit by cards alone.
     """

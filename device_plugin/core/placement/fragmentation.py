@@ -23,8 +23,8 @@ from device_plugin.core.requests import Shape
 class Fragments:
     """Computes the fragmentation F of nodes, and its growth by a placement, in cards.
 
-    Shapes that differ only in the amounts of the host form one group of shapes: a card fits all of the group or none.
-    The host must only have enough CPU: a node may have enough for some shapes of a group.
+    Shapes that differ only in CPU, memory and disk form one group of shapes: a card fits all shapes of the group or
+    none. Only the CPU of the host counts: a node may have enough CPU for some shapes of a group.
     """
 
     def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:
@@ -72,10 +72,11 @@ class Fragments:
         return after - self._of_cards(view.cpu, idle, fit)
 
     def _cards(self, view: NodeView, mib: Ints, cores: Ints, slices: Ints) -> tuple[Floats, Mask]:
-        """The idle share of each card if `mib`, `cores` and `slices` are free on it, and the groups of shapes it fits.
+        """The idle share of each card with this much free, and which groups of shapes the card fits.
 
-        The arguments and the share have the shape (…, nodes, cards), the second result (…, nodes, cards, groups). A
-        card that is not usable has no idle share and fits no group.
+        `mib`, `cores` and `slices` are the free amounts. The arguments and the share have the shape (…, nodes, cards),
+        the second result (…, nodes, cards, groups of shapes). A card that is not usable has no idle share and fits no
+        group.
         """
         demand = self._demand
         idle = np.where(view.usable, np.minimum(mib / view.mib, cores / view.groups), 0)
@@ -96,14 +97,15 @@ class Fragments:
         return (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
 
     def _of_cards(self, cpu: Ints, idle: Floats, fit: Mask) -> Floats:
-        """F of nodes with `cpu` free, from the idle share of each card and the groups of shapes that it fits."""
+        """F of nodes with `cpu` free, from each card's idle share (`idle`) and the groups of shapes it fits (`fit`)."""
         useless = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
         return self._sum(self._served(cpu), idle.sum(axis=1), useless, fit.sum(axis=1))
 
     def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
-        """F of nodes from their `idle` cards, and for each group of shapes the `useless` idle cards that it cannot use.
+        """F of nodes, from their `idle` cards and the idle cards that each group of shapes cannot use (`useless`).
 
-        `number` is the number of cards that each group can use; it decides whether the group fits the node.
+        `served` is each group's share of the workload for which the node has enough CPU. `number` is the number of
+        cards that each group can use; it decides whether the group fits the node.
         """
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
@@ -134,7 +136,7 @@ def _steps(added: Floats) -> Floats:
 
 
 class FragmentationGauge(RowCache):
-    """Measures the fragmentation of the cluster for one target workload."""
+    """Measures the fragmentation of the cluster for one target workload, and updates it node by node."""
 
     def __init__(self, table: NodeTable, fragments: Fragments) -> None:
         super().__init__(table)

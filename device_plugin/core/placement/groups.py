@@ -1,4 +1,4 @@
-"""Groups of nodes for a refusal: the nodes with equal card models and an equal first reason form a group."""
+"""Groups of nodes that refuse a request: nodes with equal card models and an equal first reason form a group."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ Models = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RefusingNodes:
-    """Nodes with equal card models and one first reason to refuse a request, and the refusal by these nodes alone."""
+    """Nodes with equal card models and an equal first reason to refuse a request.
+
+    `refusal` is the refusal if only these nodes are offered.
+    """
 
     nodes: tuple[str, ...]
     models: Models
@@ -23,7 +26,7 @@ def refusing_nodes(
     refusal: Refusal, nodes: Sequence[str], models: Callable[[str], Models],
     refuse: Callable[[Sequence[str]], Refusal],
 ) -> tuple[RefusingNodes, ...]:  # fmt: skip
-    """The groups of `nodes`, sorted by how easy their reason is to cure; empty if the refusal compared no card.
+    """The groups of `nodes`, the reason that is easiest to cure first; empty if the refusal compared no card.
 
     `refuse` returns the refusal of the request if only the given nodes are offered.
     """

@@ -10,7 +10,7 @@ from device_plugin.core.contract.cards import Card
 
 
 def near(cards: Sequence[Card], scores: Sequence[float], count: int) -> list[int]:
-    """The ascending positions of `count` cards that are near each other. There must be at least `count` cards.
+    """The positions, ascending, of `count` of the `cards` that are near each other; there must be enough cards.
 
     The cards come from the first of these that has enough: one hive on one NUMA node, one hive, one NUMA node, the
     whole node. If several sets are equally near, the highest sum of `scores` decides, then the order of the cards.

@@ -29,7 +29,7 @@ ROUNDING = 1e-9
 
 
 class NodeScore(Policy):
-    """Computes scores for one application type; they are from 0 to 1 unless amounts are added."""
+    """Computes the scores of one application type; they are from 0 to 1 unless amounts take the place of shares."""
 
     def __init__(self, weights: Weights, scoring: Scoring) -> None:
         self._weights = weights
@@ -42,7 +42,7 @@ class NodeScore(Policy):
         return self.score(view)[:, None] + CARD * self.free(view)
 
     def several(self, view: NodeView) -> Floats:
-        """The score of the node."""
+        """The score of each node for a pod of several containers; shape (nodes,)."""
         return self.score(view)
 
     def free(self, view: NodeView) -> Floats:

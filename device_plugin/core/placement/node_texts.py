@@ -1,4 +1,4 @@
-"""The texts of a refusal for the offered nodes: thousands of nodes share a few texts."""
+"""The texts with which offered nodes refuse a pod: thousands of nodes share a few texts."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,7 +12,7 @@ _NO_NODES = Offer({}, ())
 
 
 class NodeTexts(Mapping[str, str]):
-    """A text for each node of an offer: `texts[ranks[row of the node]]`.
+    """A mapping from each node of an offer to its text: `texts[ranks[row of the node]]`.
 
     The last of `ranks` is for nodes without a row. `notes` holds additions to the texts of a few nodes, by node.
     """
@@ -28,21 +28,21 @@ class NodeTexts(Mapping[str, str]):
 
     @classmethod
     def same(cls, offer: Offer, text: str) -> "NodeTexts":
-        """One text for all nodes."""
+        """The same text for all nodes of the offer."""
         return cls(offer, (text,), bytes(len(offer.position) + 1))
 
     def noted(self, notes: Mapping[str, str]) -> "NodeTexts":
-        """A copy in which the `notes` follow the texts of their nodes, in brackets."""
+        """A copy in which each of `notes` follows the text of its node, in brackets."""
         return NodeTexts(self._offer, self._texts, self._ranks, notes) if notes else self
 
     @property
     def key(self) -> Hashable:
-        """A value that is equal for equal texts of one offer."""
+        """A value that is equal for two NodeTexts with equal texts for one offer."""
         return self._offer, self._texts, self._ranks, tuple(self._notes.items())
 
     @property
     def nodes_by_text(self) -> Mapping[str, Sequence[str]]:
-        """The names of the nodes that have each text."""
+        """The names of the nodes with each text, by the text."""
         if not self._notes:
             return dict(self._parts())
         found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Offers: the nodes that kube-scheduler offers a pod, with their rows in a node table; recent offers are kept."""
+"""Offers: the nodes that kube-scheduler offers for a pod, with their rows in a node table; recent offers are kept."""
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
@@ -15,7 +15,7 @@ MOST = 8
 class Offer:
     """The `names` of the offered nodes, and their `rows` in a node table; -1 for a node without a row.
 
-    `position` is that table's row of each node, by name. An offer is equal to itself only.
+    `position` is the row of each of the table's nodes, by name. An offer is equal only to itself.
     """
 
     __slots__ = ("mask", "names", "position", "rows")
@@ -33,7 +33,7 @@ class Offer:
 
 
 class RecentOffers:
-    """The most recent offers: equal names return the same offer, because finding thousands of rows takes long.
+    """Keeps the most recent offers: equal names return the same offer, because finding thousands of rows takes long.
 
     Comparing names is several times faster than finding their rows. Any thread may call it, without a lock.
     """
@@ -42,7 +42,10 @@ class RecentOffers:
         self._kept: tuple[tuple[Collection[str], Offer], ...] = ()
 
     def of(self, position: Mapping[str, int], nodes: Sequence[str]) -> Offer:
-        """The offer of `nodes` for `position`. The table replaces `position` and never changes it."""
+        """The offer of `nodes` in the table with these rows (`position`); recent equal `nodes` give the same object.
+
+        The table replaces `position` and never changes it.
+        """
         kept = self._kept
         for names, offer in kept:
             if offer.position is position and names == nodes:
@@ -54,12 +57,12 @@ class RecentOffers:
 
 
 def rows_of(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
-    """The rows of `nodes`; -1 for names that have no row."""
+    """The rows of `nodes` by `position`; -1 for a name that has no row."""
     return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
 
 
 def marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
-    """True for the rows of `nodes`; shape (nodes,)."""
+    """An array with True for the rows of `nodes`; shape (all nodes of the table,)."""
     return _mask(len(position), rows_of(position, nodes))
 
 

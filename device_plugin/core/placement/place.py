@@ -41,7 +41,7 @@ MOST_ANSWERS = 1024
 
 
 class Placer:
-    """Decides requests against one ledger, with a node table that follows it, by the `offered` placement policies.
+    """Decides requests against one ledger by the `offered` placement policies; a node table follows the ledger.
 
     Callers hold the ledger's lock.
     """
@@ -61,7 +61,7 @@ class Placer:
         self._asked = self.table.seen
 
     def twin(self, ledger: Ledger, loads: Loads) -> "Placer":
-        """A placer with the same policies and settings over another ledger, without workload tables."""
+        """A placer with the same policies and settings for another ledger; it has no workload tables yet."""
         return Placer(ledger, self._offered, loads, self._model.given.scoring)
 
     @property
@@ -70,13 +70,13 @@ class Placer:
         return self._model.given.tables
 
     def supply(self) -> tuple[tuple[CardKind, ...], tuple[int, ...]]:
-        """The present kinds of cards, and the number of cards of each, as workload tables need them."""
+        """The present kinds of cards, and the number of cards of each kind, from which workload tables are computed."""
         self.table.refresh()
         supply = np.bincount(self.table.kind[self.table.there], minlength=len(self.table.kinds))
         return tuple(self.table.kinds), tuple(supply.tolist())
 
     def learn(self, shapes: Sequence[Weighted]) -> None:
-        """Use the target workload `shapes` from now on. First it computes the workload tables, which takes seconds."""
+        """Compute workload tables for the target workload `shapes`, which takes seconds, and use them from now on."""
         self.use(WorkloadTables(*self.supply(), shapes))
 
     def use(self, tables: WorkloadTables) -> None:
@@ -85,14 +85,17 @@ class Placer:
         self.scores.clear()
 
     def install(self, tables: WorkloadTables) -> None:
-        """Use these tables once `renew` has computed all scores; immediately if the kinds of cards have changed."""
+        """Use these tables once `renew` has computed all scores by them; at once if the kinds of cards have changed."""
         if tables.kinds != self._model.given.tables.kinds:
             self.use(tables)
         else:
             self._next = self._modelled(tables)
 
     def renew(self, most: int) -> bool:
-        """Update the scores and fragmentation of at most `most` nodes; true once all are up to date."""
+        """Update the scores and the fragmentation of at most `most` nodes; true once all nodes are up to date.
+
+        Tables from `install` are used once all nodes are scored by them.
+        """
         self.table.refresh()
         if self._next is not None:
             if self._next.learnt and not self._next.prepare(most):
@@ -115,7 +118,7 @@ class Placer:
     ) -> Grant | Refusal:  # fmt: skip
         """The grant on the best of `nodes` (None: all), or the refusal. The ledger is not changed.
 
-        `vetted` says that kube-scheduler has checked the free CPU and memory of `nodes`. Several decisions may share
+        `vetted`: kube-scheduler has checked that `nodes` have enough free CPU and memory. Several decisions may share
         one `budget`.
         """
         answer = self.decide(request, nodes, vetted=vetted, budget=budget)
@@ -125,9 +128,9 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | Refused:  # fmt: skip
-        """The grant for the pod on the best node, or a refusal whose reasons are computed when it is called.
+        """The grant for the pod on the best node, or a refusal whose reasons are computed only when it is called.
 
-        So the caller computes them after it has released the lock.
+        So the caller computes the reasons after it has released the lock. The parameters are those of `place`.
         """
         refused = self.hopeless(request, nodes, vetted=vetted)
         if refused is not None:
@@ -143,7 +146,10 @@ class Placer:
     def hopeless(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
     ) -> Refused | None:
-        """The refusal if no node has enough cards; None if a node may have them. The pod's group is not considered."""
+        """The refusal if no node has enough cards; None if a node may have them. The pod's group is not considered.
+
+        Also None if the scores for the request are cached: then deciding is as fast.
+        """
         self.table.refresh()
         if self._scored(request) or not self.nowhere(request):
             return None
@@ -162,7 +168,7 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | None:  # fmt: skip
-        """The grant for the pod on the best node; None if no node fits, or if its text is too long for an annotation.
+        """The grant for the pod on the best node; None if no node fits, or if the grant is too long for an annotation.
 
         Reasons are not computed, because they take longer than most grants.
         """
@@ -172,7 +178,7 @@ class Placer:
     def _best(
         self, request: PodRequest, nodes: Sequence[str] | None, *, vetted: bool, budget: SearchBudget | None
     ) -> Grant | None:
-        """The grant on the best node; its text may be too long for an annotation. None if no node fits."""
+        """The grant on the best node, which may be too long for an annotation; None if no node fits."""
         self.table.refresh()
         if self._problem(request):
             return None
@@ -192,7 +198,7 @@ class Placer:
         return self._one(request, self.scores.of(name, policy, shape), among, nodes)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Find the rows of `nodes` if the decision will need them; callers do not hold the lock.
+        """Find the rows of `nodes` in advance, if the decision will need them; callers do not hold the lock.
 
         Finding thousands of rows takes longer than most decisions, and the lock must be free meanwhile.
         """
@@ -238,10 +244,10 @@ class Placer:
         )
 
     def _enough(self, asked: Request, usable: Mask, cells: Mask | None) -> bool:
-        """True if some node has enough cards for the request `asked` of one container, ignoring other containers.
+        """True if some node has enough cards for the request `asked` of one container; other containers do not count.
 
-        `usable` marks states. Only cards in `cells` (None: all) count, of shape (nodes, cards), or (nodes, 1) for all
-        cards of a node.
+        `usable` marks states of cards. Only cards in `cells` (None: all) count, of shape (nodes, cards), or (nodes, 1)
+        for all cards of a node.
         """
         table = self.table
         states = table.states.columns()
@@ -254,7 +260,7 @@ class Placer:
         return bool(fitting.any() if asked.cards <= 1 else (fitting.sum(axis=1) >= asked.cards).any())
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
-        """The expected fill that the request saves on `node` compared with the node `than`, in thousandths of a card.
+        """The expected fill saved if the request is on `node` and not on the node `than`, in thousandths of a card.
 
         0 without a target workload, or if the request does not fit both nodes.
         """
@@ -268,7 +274,7 @@ class Placer:
         return gain if math.isfinite(gain) else 0.0
 
     def _scored(self, request: PodRequest) -> bool:
-        """True if the scores for the request are cached, so that it is decided fast. It needs no lock."""
+        """True if the scores for the request are cached, so that the decision is fast. It needs no lock."""
         shape = Shape.of(request)
         return (
             shape is not None
@@ -277,7 +283,7 @@ class Placer:
         )
 
     def _problem(self, request: PodRequest) -> tuple[Reason, str] | None:
-        """The reason and text of the refusal of a malformed request; None if its form is valid."""
+        """The reason and text of the refusal of a request whose form is not valid; None if its form is valid."""
         if (request.policy or DEFAULT) not in self._offered:
             return Reason.POLICY, f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
         if DECLARED[request.policy or DEFAULT].by_type and (request.app_type or DEFAULT_TYPE) not in TYPES:
@@ -290,7 +296,7 @@ class Placer:
         return None
 
     def _offering(self, nodes: Sequence[str] | None, among: Mask | None) -> Mask | None:
-        """The nodes of `among` that are also in `nodes`; None stands for all nodes."""
+        """The marks of the nodes that are marked in `among` and named in `nodes`; None stands for all nodes."""
         if nodes is None:
             return among
         offered = self.table.chosen(nodes)
@@ -299,7 +305,7 @@ class Placer:
     def _one(
         self, request: PodRequest, scores: NodeScores, among: Mask | None, nodes: Sequence[str] | None
     ) -> Grant | None:
-        """The grant of a pod in which at most one container asks for slices."""
+        """The grant of a pod in which at most one container asks for slices; None if no node fits."""
         table, leave = self.table, request.rank.leave
         scores.refresh()
         best = scores.best(among)
@@ -324,7 +330,7 @@ class Placer:
     ) -> Grant | None:
         """The grant of a pod of several containers, on the first node in the policy's order that fits all of them.
 
-        It tries only nodes that have room for each container alone.
+        Only nodes that have room for each container alone are tried. None if no node fits, or the budget is used up.
         """
         table, allowed = self.table, allowed_cards(self.table, request)
         candidates = np.ones(len(table.nodes), dtype=bool) if among is None else among.copy()
@@ -367,9 +373,9 @@ class Placer:
 
 
 def _left(value: Floats, leave: int) -> int:
-    """The position of the best value after the `leave` best nodes, which are left to pods of earlier roles.
+    """The position of the best node after the `leave` best nodes, which are left to pods of earlier roles.
 
-    If fewer nodes fit, it is the position of the worst node that fits.
+    If fewer nodes fit, the result is the position of the worst node that fits.
     """
     order = np.argsort(-value, kind="stable")
     return int(order[min(leave, int((value > -np.inf).sum()) - 1)])

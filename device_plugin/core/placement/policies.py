@@ -36,7 +36,7 @@ PLAIN = 48
 
 
 class Pack(Policy):
-    """Choose the card with the least free part after the request; of equal cards the one on the fullest node."""
+    """Choose the card with the least free part after the request; of equal cards the card on the fullest node."""
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
         """The score of each card: highest with the least free part after the request, then on the fullest node."""
@@ -131,7 +131,7 @@ def _most(shapes: Sequence[Weighted]) -> Sequence[Weighted]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The inputs of a policy: tables of the target workload, the node table, and the settings of node-score."""
+    """The inputs of a policy: workload tables, the node table, and the settings of `node-score`."""
 
     tables: WorkloadTables
     table: NodeTable
@@ -140,11 +140,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of one placement policy. Pods may name it in their annotation if it is `offered`.
+    """The declaration of one placement policy. Pods may name the policy in their annotation if it is `offered`.
 
-    A policy that `learns` needs a target workload; without one the policy UNTIL_LEARNT decides. If `by_type`, there is
-    one policy object for each application type. A policy that places `apart` gives each pod of a group a node of its
-    own, in the order of their ranks.
+    A policy that `learns` needs a target workload; without one the policy UNTIL_LEARNT decides. `by_type`: there is one
+    policy object for each application type. `apart`: the policy gives each pod of a group a node of its own, in the
+    order of their ranks.
     """
 
     name: str
@@ -184,7 +184,7 @@ class Model:
     """All policies for one set of workload tables, by the name under which their scores are cached.
 
     Scoring all nodes takes longer than a decision may. So `prepare` scores a few nodes at a time, before decisions use
-    the model.
+    the policies.
     """
 
     def __init__(self, given: Given, before: "Model | None" = None) -> None:
@@ -199,7 +199,7 @@ class Model:
                 self.policies[name] = known or each.make(given, app_type)
 
     def policy(self, request: PodRequest) -> tuple[str, Policy]:
-        """The policy that decides the request, and the name of its scores."""
+        """The name under which scores for the request are cached, and the policy that decides the request."""
         declared = DECLARED[request.policy or DEFAULT]
         if declared.learns and not self.learnt:
             declared = DECLARED[UNTIL_LEARNT]
@@ -212,7 +212,7 @@ class Model:
         return bool(self.given.tables.shapes) and self.given.tables.kinds == tuple(self.given.table.kinds)
 
     def prepare(self, most: int) -> bool:
-        """Update bounds and fragmentation of at most `most` changed nodes; true once all are done.
+        """Update the upper bounds and the fragmentation of at most `most` changed nodes; true once all are up to date.
 
         It may be called only while `learnt` is true.
         """

@@ -53,9 +53,10 @@ _SHARES = "; a share is of whole core groups, so shares of 100 % in all do not a
 
 @dataclass(frozen=True, slots=True)
 class NodeReasons:
-    """The first reason of each node: `ranks` holds its index in ORDER by row, and a last one for nodes without a row.
+    """The first reason of each node to refuse a request.
 
-    The index len(ORDER) stands for a node without cards. `position` is the row of each node by name.
+    `ranks` holds, for each row of a table, the index of the reason in ORDER, and one more at the end for nodes without
+    a row. The index len(ORDER) stands for a node without cards. `position` is the row of each node by name.
     """
 
     position: Mapping[str, int]
@@ -66,7 +67,7 @@ class NodeReasons:
         return bytes(self.ranks[self.position.get(node, -1)] for node in nodes)
 
     def laid_out(self, position: Mapping[str, int]) -> bytes:
-        """The `ranks` in the order of another table's rows, `position`."""
+        """The `ranks` in the order of the rows of another table, which `position` gives."""
         return self.ranks if position is self.position else self.of(position) + self.ranks[-1:]
 
 
@@ -77,10 +78,11 @@ SILENT = NodeReasons({}, bytes([len(ORDER)]))
 class Refusal:
     """A refused request with its reasons.
 
-    `cards` counts cards by reason, `nodes` the nodes that show no cards. `details` holds a detail of a reason (`largest
-    free 3 GiB`), and `rounded` the same detail in a form that seldom changes. `of_nodes` is the first reason of each
-    node. `said` is the text of a request that is refused without regard to cards; `steady` replaces it in texts that
-    must not change by themselves.
+    - `cards` counts cards by reason, `nodes` the nodes that show no cards. `of_nodes` is the first reason of each node.
+    - `details` holds a detail of a reason (`largest free 3 GiB`), and `rounded` the same detail in a form that seldom
+      changes.
+    - `said` is the text of a request that is refused without regard to cards; `steady` replaces it in texts that must
+      not change by themselves.
     """
 
     cards: Mapping[Reason, int]
@@ -98,13 +100,13 @@ class Refusal:
 
     @cached_property
     def lasting(self) -> bool:
-        """True if all nodes refuse, offered or not, and no freed slice can change that."""
+        """True if all nodes, offered or not, refuse for reasons that no freed slice can change."""
         found = self.of_nodes.ranks[:-1].translate(None, bytes([len(ORDER)]))
         return bool(found) and not found.translate(None, _LASTING)
 
     @cached_property
     def main(self) -> Reason:
-        """The first in ORDER of the refusal's reasons, for metrics and advice; NO_INVENTORY if it has none."""
+        """The main reason, for metrics and advice: the first in ORDER; NO_INVENTORY if the refusal has no reason."""
         return next((r for r in ORDER if r in self.cards or r in self.nodes), Reason.NO_INVENTORY)
 
     @property
@@ -125,7 +127,8 @@ class Refusal:
         """A text for each node of the offer, one text per reason, because kube-scheduler counts nodes by their text.
 
         The text must seldom change, because kube-scheduler writes it into the pod, and tries a pod again when the pod
-        changes. So numbers are rounded, and all nodes with a MOVING reason get the first MOVING reason of the refusal.
+        changes. So numbers are rounded, and all nodes with a MOVING reason (it changes as slices come and go) get the
+        first MOVING reason of the refusal.
         """
         if self.said:
             return NodeTexts.same(offer, self.summary)
@@ -134,7 +137,7 @@ class Refusal:
 
     @cached_property
     def _shown(self) -> tuple[tuple[str, ...], NodeReasons]:
-        """The texts of nodes, and for each node the index of its text."""
+        """The texts that nodes can have, and for each node the index of its text."""
         texts = list(_TEXTS)
         for reason in self.rounded:
             texts[_RANK[reason]] = _cause(reason, self.rounded)
@@ -175,7 +178,7 @@ def rounded(number: int) -> int:
 
 
 class Refused:
-    """A refusal whose reasons are computed when it is called: they take too long to compute with the lock held.
+    """A refusal whose reasons are computed when the object is called: they take too long to compute with the lock held.
 
     `everywhere` means that no node can take the request; otherwise a node that was not offered may.
     """
@@ -191,7 +194,7 @@ class Refused:
         return self.everywhere and self._refusal is not None and self._refusal.lasting
 
     def __call__(self) -> Refusal:
-        """The refusal, computed at the first call."""
+        """The refusal with its reasons, which the first call computes."""
         why = self._why
         if why is not None:
             # The refusal is stored before `_why` is dropped, because another thread may call it in between.
@@ -204,7 +207,7 @@ class Refused:
 class Causes:
     """Finds the reasons why a request fits none of `nodes` (None: all), from a copy of the cards' states.
 
-    The copy is fast and is made with the lock held. `refusal` takes longer and is called without the lock.
+    Making the copy is fast, and is done with the lock held. `refusal` takes longer and is called without the lock.
     """
 
     def __init__(self, table: NodeTable, request: PodRequest, nodes: Sequence[str] | None) -> None:
@@ -238,18 +241,20 @@ class Causes:
         return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about, of_nodes)
 
     def _common(self, by_state: Ranks) -> int | None:
-        """The rank that all cards have, which need not be looked at one by one then; None if they have several.
+        """The rank (index in ORDER) of the reason that all cards have; None if they have different reasons.
 
-        None too if a detail depends on the nodes of the cards.
+        With a common reason, cards need not be looked at one by one. None too if a detail depends on the nodes of the
+        cards.
         """
         here = np.flatnonzero(np.bincount(by_state[1:], self._cells[1:])).tolist()
         common = here[0] if self._cells_alike and len(here) == 1 else None
         return None if common == _RANK[Reason.TOGETHER] else common
 
     def _foremost(self, ranks: Ranks, common: int | None) -> Ranks:
-        """The first reason of each node; a last element is for nodes without a row.
+        """The rank of the first reason of each node, by row, and one more at the end for nodes without a row.
 
-        It is the lowest rank of the node's cards, the easiest to cure; `common` is the rank that all cards have.
+        The first reason of a node is the lowest rank of its cards, the easiest to cure. `common` is the rank that all
+        cards have, or None.
         """
         if common is not None:
             found = np.where(self._shown, np.uint8(common), np.uint8(len(ORDER)))
@@ -259,9 +264,10 @@ class Causes:
         return np.append(found, np.uint8(len(ORDER)))
 
     def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
-        """For each reason the number of offered cards in each state.
+        """For each reason, the number of offered cards with this reason in each state.
 
-        `ranks` are the ranks of the offered cards, and matter unless all cards of one state have the same reason.
+        `by_state` is the rank of each state's reason. `ranks`, those of the offered cards, matter only if cards of one
+        state can have different reasons.
         """
         whole, size = self._offer.mask.all(), len(by_state)
         code = self._code if whole else self._code[self._offer.mask]
@@ -277,7 +283,7 @@ class Causes:
     def _details(
         self, family: str, counts: Mapping[Reason, Ints], ranks: Ranks
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """The details by reason: exact texts, and texts that seldom change; `ranks` are of the offered cards."""
+        """The details by reason: exact texts, and texts that seldom change; `ranks` are those of the offered cards."""
         exact, about = {}, {}
         for reason, count in counts.items():
             if reason in _DETAILED:
@@ -342,7 +348,7 @@ class Causes:
         return self._named is None and self._host is None and not self._request.rank.avoid
 
     def _ranks_by_state(self, need: CardFit | None) -> Ranks:
-        """The rank of the first reason of a card of each state; len(ORDER) for empty cells."""
+        """For each state, the rank (index in ORDER) of the first reason of its cards; len(ORDER) for empty cells."""
         ranks = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.uint8)
         for reason, hit in reversed(self._causes(need) if need is not None else ()):
             np.copyto(ranks, _RANK[reason], where=hit)
@@ -352,7 +358,7 @@ class Causes:
         return ranks
 
     def _ranks(self, by_state: Ranks, need: CardFit | None) -> Ranks:
-        """The rank of the first reason of each card, len(ORDER) for empty cells; shape (nodes, cards)."""
+        """The rank (index in ORDER) of each card's first reason, len(ORDER) for empty cells; shape (nodes, cards)."""
         # Reasons that depend on the state come from `by_state`; reasons of single cards and nodes are found here.
         ranks: Ranks = by_state[self._code]
         if self._cells_alike:
@@ -399,10 +405,10 @@ class Causes:
 
 
 def _at_least(number: int, text: Callable[[int], str]) -> str:
-    """A text with `number` rounded down, which seldom changes: `at least 4`; 0 is shown as it is."""
+    """The text of `number` rounded down, which seldom changes: `at least 4`; 0 is shown as it is."""
     return f"at least {text(rounded(number))}" if number else text(number)
 
 
 def _few(words: Sequence[str]) -> str:
-    """The first _NAMES words, each cut to _SHOWN characters."""
+    """The first _NAMES words as text, each cut to _SHOWN characters; `…` stands for further words."""
     return ", ".join([*(word[:_SHOWN] for word in words[:_NAMES]), *(["…"] if len(words) > _NAMES else [])])

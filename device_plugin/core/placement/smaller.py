@@ -1,4 +1,4 @@
-"""Smaller requests: the largest requests that fit now and ask for less than a refused request."""
+"""Smaller requests: the largest requests that fit now, each of which asks for less than a refused request."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,8 +15,8 @@ def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
     """The largest requests that fit now, each smaller than the pod's request in one way; empty if none fits.
 
     The ways: less memory, fewer core groups, less percent, fewer cards; and less memory and core groups together, but
-    only if no other way fits. It is empty for a pod with several asking containers, because we do not know which of
-    them can ask for less. If `fits` is true for a request, it must be true for every smaller request.
+    only if no other way fits. Empty for a pod with several asking containers, because we do not know which of them can
+    ask for less. If `fits` is true for a request, it must be true for every smaller request.
     """
     if len(request.containers) != 1:
         return ()
@@ -34,7 +34,7 @@ def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
 
 
 def _single(asked: Request, fitting: Callable[[Request], bool]) -> Iterator[Request]:
-    """The largest requests that fit with less of one amount, in the order memory, core groups, percent, cards."""
+    """The largest requests that fit with less of one amount; the amounts are memory, core groups, percent and cards."""
     ways: tuple[tuple[int | None, Callable[[int], Request]], ...] = (
         (asked.mem, lambda units: structs.replace(asked, mem=units)),
         (asked.cores, lambda groups: structs.replace(asked, cores=groups)),

@@ -2,7 +2,7 @@
 
 A row is a node, and the cells of a row are its cards; rows are sorted by node name, cells by card uuid. A decision
 reads whole columns, which is faster than walking thousands of objects. When a node changes, only its row is written
-again and gets a new stamp, the largest of all. A RowCache computes only the values of rows with newer stamps again.
+again and gets a new stamp, the largest of all. A RowCache computes values again only for rows with newer stamps.
 """
 
 from abc import ABC, abstractmethod
@@ -35,13 +35,16 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class NodeTable(Columns):
-    """Columns of shape (nodes, most cards of a node), and the free CPU, memory and disk of each node.
+    """The cards of all nodes as columns of shape (nodes, most cards of a node), and the hosts' CPU, memory and disk.
 
-    `there` marks the cells that hold a card. `host` is the free CPU (milli), memory and disk (MiB) of each node, and
-    `host_most` the node's total amounts; shape (3, nodes). `used`, of shape (2, nodes, cards), is the measured use of
-    each card's memory and time, in percent. `kinds` numbers the kinds of cards, `states` groups cards with equal
-    columns. `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when rows are assigned to
-    other nodes. `position` is the row of each node by name; a new layout replaces it and never changes it.
+    - `there` marks the cells that hold a card.
+    - `host` is the free CPU (milli), memory and disk (MiB) of each node, and `host_most` the node's total amounts;
+      shape (3, nodes).
+    - `used`, of shape (2, nodes, cards), is the measured use of each card's memory and time, in percent.
+    - `kinds` numbers the kinds of cards, `states` groups cards with equal columns.
+    - `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when rows are assigned to other
+      nodes.
+    - `position` is the row of each node by name; a new layout replaces it and never changes it.
     """
 
     def __init__(self, ledger: Ledger, loads: Loads | None = None) -> None:
@@ -109,7 +112,7 @@ class NodeTable(Columns):
 
     @property
     def shown(self) -> Mask:
-        """True for the rows of nodes that show a card; shape (nodes,). Callers must not write to it."""
+        """True for the rows of nodes that show a card; shape (nodes,). Callers must not write to the array."""
         if self._shown[0] is not self.there:
             shown: Mask = np.logical_or.reduce(self.there, axis=1)
             self._shown = self.there, shown
@@ -118,17 +121,20 @@ class NodeTable(Columns):
     def offered(self, nodes: Sequence[str]) -> Offer:
         """The offer of `nodes` with their rows; recent equal `nodes` return the same object.
 
-        It needs no lock. Finding thousands of rows takes long, so callers call it once before they take the lock; the
-        call with the lock held is then fast.
+        It needs no lock. Finding thousands of rows takes long, so callers call it once before they take the lock; then
+        the call with the lock held is fast.
         """
         return self._offers.of(self.position, nodes)
 
     def chosen(self, nodes: Sequence[str]) -> Mask:
-        """True for the rows of `nodes`; shape (nodes,). Callers must not write to it. It needs no lock."""
+        """True for the rows of `nodes`; shape (nodes,). Callers must not write to the array. It needs no lock."""
         return self._in_set(nodes) if isinstance(nodes, NodeSet) else self.offered(nodes).mask
 
     def _in_set(self, nodes: NodeSet) -> Mask:
-        """True for the rows of the nodes in a NodeSet. It uses the set's bits, a hundred times faster than names."""
+        """An array with True for the rows of the nodes in a NodeSet, computed from the set's bits.
+
+        The bits are a hundred times faster than names.
+        """
         found_by, index, positions = self._indexed
         if found_by is not self.position or index is not nodes.node_index:
             positions = rows_of(nodes.node_index.position, self.nodes)
@@ -139,14 +145,14 @@ class NodeTable(Columns):
         return bits.astype(bool)[positions]
 
     def with_host(self, asked: HostAmounts) -> Mask:
-        """True for nodes with at least `asked` of CPU, memory and disk free; shape (nodes,)."""
+        """An array with True for nodes with at least `asked` of CPU, memory and disk free; shape (nodes,)."""
         enough: Mask = (self.host[0] >= asked.cpu_milli) & (self.host[1] >= asked.memory_mib)
         if asked.disk_mib:
             enough &= self.host[2] >= asked.disk_mib
         return enough
 
     def named(self, uuids: Selector) -> Mask:
-        """True for cells whose card's uuid the selector accepts; shape (nodes, cards)."""
+        """An array with True for the cards whose uuid the selector accepts; shape (nodes, cards)."""
         if uuids == ANYTHING:
             return self.there
         mask = np.zeros(self.there.shape, dtype=bool) if uuids.include else self.there.copy()
@@ -193,8 +199,8 @@ class NodeTable(Columns):
     def _exchange(self, names: Collection[str]) -> None:
         """Write the rows of the nodes that came, went, or have other cards than before.
 
-        The exchange takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of the time to write all rows.
-        All rows are written for the first node, and if the kinds of cards or the most cards of a node have changed.
+        This takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of the time to write all rows. All rows are
+        written for the first node, and if the kinds of cards or the most cards of a node have changed.
         """
         found = {name: state for name in names if (state := self._ledger.node(name)) is not None}
         # `there` is replaced, never changed, because readers without the lock may use it.
@@ -220,7 +226,7 @@ class NodeTable(Columns):
         self._cells, self.card_count = None, int(self.there.sum())
 
     def _assign_rows(self) -> None:
-        """Assign the rows to the present nodes. The caller has emptied the rows of nodes that went."""
+        """Assign the rows to the present nodes; the caller has emptied the rows of nodes that went."""
         nodes = self._ledger.nodes()
         origin = np.array([self.position.get(name, -1) for name in nodes], dtype=np.int64)
         rows = [*self._rows, NodeState("")]
@@ -254,7 +260,10 @@ class NodeTable(Columns):
             self.states.move((position, slot), cell)
 
     def _write_host(self, position: int, state: NodeState, known: NodeState | None = None) -> None:
-        """Write the amounts of a host; if they are those of the `known` state, they are in the row already."""
+        """Write the host amounts of a node into its row, and stamp the row as changed.
+
+        Amounts that are equal in the `known` state are in the row already.
+        """
         left, whole = state.left, state.whole
         if known is None or known.taken != state.taken or known.whole != whole:
             self.host[:, position] = left.cpu_milli, left.memory_mib, left.disk_mib
@@ -276,7 +285,7 @@ class NodeTable(Columns):
 
 
 def _free_part(node: NodeState, state: CardState) -> tuple[int, ...]:
-    """A card's values of the columns before "mib": its free part and its health."""
+    """A card's values of the columns before "mib": its free part, its health and its cordon."""
     return (
         state.free_mib, state.free_cores.bit_count(), state.free_slices,
         node.serving, node.serving and state.open, state.card.cordoned, state.short,
@@ -289,9 +298,9 @@ def _alike(one: Card, other: Card) -> bool:
 
 
 class NodeView(Columns):
-    """Some rows of a table as columns of shape (rows, cards), as wide as the table. Valid until the table changes.
+    """Some rows of a table as columns of shape (rows, cards), as wide as the table; valid until the table changes.
 
-    `positions` are the ascending positions of the rows; `where` selects them in arrays of shape (nodes, …).
+    `positions` are the ascending positions of the rows; `where` selects the rows in arrays of shape (nodes, …).
     """
 
     def __init__(self, table: NodeTable, positions: Ints) -> None:
@@ -316,7 +325,7 @@ class NodeView(Columns):
     # A view does not change, so each of these properties is computed once.
     @cached_property
     def usable(self) -> Mask:
-        """True for cards that may get new slices and whose node serves."""
+        """True for cards that may get new slices, of nodes whose agent serves."""
         return super().usable
 
     @cached_property
@@ -326,7 +335,7 @@ class NodeView(Columns):
 
     @cached_property
     def gives(self) -> Mask:
-        """True for usable cards that can give one more slice."""
+        """True for usable cards that can give at least one more slice."""
         return self.usable & (self.free_slices > 0)
 
     def node_slack(self) -> Floats:
@@ -351,7 +360,7 @@ class NodeView(Columns):
 
 
 class RowCache(ABC):
-    """Values about each row of a table, which are computed again only for rows that changed."""
+    """Keeps values about each row of a table, and computes them again only for rows that changed."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -365,10 +374,10 @@ class RowCache(ABC):
 
     @abstractmethod
     def _compute(self, positions: Ints, /) -> None:
-        """Compute the values of these rows, ascending and at least one."""
+        """Compute the values of these rows; the positions are ascending, and there is at least one."""
 
     def refresh(self, most: int | None = None) -> bool:
-        """Compute the outdated values of at most `most` rows; true once no value is outdated."""
+        """Compute the values of at most `most` rows whose values are outdated; true once no value is outdated."""
         self._follow()
         outdated = self._outdated() if self._table.kinds else NO_ROWS
         now = outdated[:most]
@@ -384,21 +393,21 @@ class RowCache(ABC):
             self._lay_out()
 
     def _restart(self) -> None:
-        """Note that all rows are outdated."""
+        """Record that the values of all rows are outdated."""
         self._seen, self._left = -1, NO_ROWS
 
     def _outdated(self) -> Ints:
-        """The outdated rows, ascending."""
+        """The positions of the rows with outdated values, ascending."""
         changed = np.flatnonzero(self._table.stamp > self._seen)
         return np.union1d(self._left, changed) if len(self._left) else changed
 
     def _note(self, _now: Ints, left: Ints) -> None:
-        """Note that rows were computed now, and that only the rows `left` are outdated."""
+        """Record that rows were computed now, so that only the rows `left` are outdated."""
         self._seen, self._left = self._table.now, left
 
 
 class StampedRowCache(RowCache):
-    """A RowCache with a stamp of each row, which takes 8 bytes, so that values of single rows can be computed."""
+    """A RowCache that keeps the stamp of each row, 8 bytes each, so that values of single rows can be computed."""
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)

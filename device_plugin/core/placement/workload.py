@@ -26,14 +26,14 @@ MOST_COUNTED = 2 * KEPT
 
 
 class Weighted(Struct, frozen=True, gc=False):
-    """A shape and its weighted number of pods, in which newer pods weigh more."""
+    """A shape, and the number of pods that had it; newer pods weigh more in this number."""
 
     shape: Shape
     count: float
 
 
 class TargetWorkload:
-    """Counts the shapes of pods as they come; older pods weigh less."""
+    """Counts the shapes of pods as the pods come; older pods weigh less."""
 
     def __init__(self, half_life: float = HALF_LIFE) -> None:
         self._counts: dict[Shape, float] = {}
@@ -48,7 +48,7 @@ class TargetWorkload:
         return len(self._counts)
 
     def add(self, shape: Shape, count: float = 1.0) -> None:
-        """Count `count` pods of this shape as the newest."""
+        """Count `count` pods of this shape as the newest; too many shapes, and very old counts, are dropped."""
         self._counts[shape] = self._counts.get(shape, 0.0) + count * self._weight
         self._weight *= self._growth
         self.arrivals += 1
@@ -68,7 +68,7 @@ class TargetWorkload:
     def affordable(self) -> tuple[Weighted, ...]:
         """The most frequent shapes with at most MOST_SIZES distinct requests: their tables take 1 to 2 s to compute.
 
-        The time grows with the number of distinct requests, not with the number of shapes.
+        The time depends on the number of distinct requests, not on the number of shapes.
         """
         found, sizes = [], set[Request]()
         for each in self.frequent():

@@ -1,4 +1,4 @@
-"""Rearrangement: plans which pods leave their cards so that another pod fits. A plan does not change the ledger."""
+"""Rearrangement: plans which pods leave their cards so that another pod fits. The ledger is not changed."""
 
 from device_plugin.core.rearrange.defragment import defragment
 from device_plugin.core.rearrange.fewest import Ranks

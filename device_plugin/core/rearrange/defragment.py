@@ -25,8 +25,8 @@ def defragment(
 ) -> tuple[MovePlan, ...]:
     """The steps of a defragmentation, in order; together they move at most `most` of the pods in `holders`.
 
-    1. Openings for the waiting pods.
-    2. Improvements.
+    1. Openings make room for the waiting pods.
+    2. Improvements move single pods to better nodes.
     3. Openings that the improvements made possible.
 
     No pod moves twice. A step without moves places a waiting pod that fits after the earlier steps.
@@ -63,7 +63,7 @@ class _Opening:
 
 
 class _Openings:
-    """Plans openings; the opening that places the most cards for each moved pod comes first.
+    """Plans openings (room for waiting pods); the opening that places the most cards for each moved pod comes first.
 
     If a step changed a node, an opening there is computed again when its turn comes.
     """
@@ -128,7 +128,7 @@ class _Openings:
         heapq.heappush(self._heap, (-value, weight, next(self._numbers), opening))
 
     def _movable(self, priority: int) -> dict[str, int]:
-        """The ranks of the pods up to `priority` that fit somewhere else; smaller pods have lower ranks."""
+        """The ranks of the pods up to `priority` that would fit somewhere else; smaller pods have lower ranks."""
         fits: dict[Ranked, bool] = {}
         ranks = {}
         for pod, holder in self._holders.items():
@@ -147,7 +147,7 @@ def _shape(ranked: Ranked) -> Ranked:
 
 
 def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: int) -> Iterator[MovePlan]:
-    """Yield the moves that save most expected fill, the best first, until `most` pods have moved.
+    """Yield the moves of single pods that save expected fill, the best first, until `most` pods have moved.
 
     Each pod moves to the node that its own placement policy chooses. The caller has opened a transaction.
     """
@@ -184,7 +184,7 @@ def _gain(planner: Planner, request: PodRequest) -> float:
 def _improved(planner: Planner, request: PodRequest) -> Move | None:
     """Move the pod of `request` to the node that its policy chooses now; returns the move.
 
-    None if it fits nowhere: then the caller's transaction has ended its holding all the same.
+    None if the pod fits nowhere: its holding is ended all the same, in the caller's transaction.
     """
     source = planner.leave(request.pod)
     target = planner.placer.find(request)

@@ -42,7 +42,7 @@ class SharedCard:
     held: Held
 
     def without(self, pods: Collection[str]) -> CardState:
-        """The state of the card after `pods` have left."""
+        """The state that the card would have after `pods` have left."""
         if self.held.keys().isdisjoint(pods):
             return self.state
         left = (s for holder, held in self.held.items() if holder not in pods for s in held)
@@ -60,9 +60,10 @@ def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
 
 
 def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> VictimSet | None:
-    """The pods that must leave; empty if the request fits already, None if it does not fit after all of `ranks` left.
+    """The fewest pods of `ranks` that must leave so that the request fits; empty if it fits already.
 
-    `cards` are the cards of one serving node. The host's CPU and memory are not compared.
+    None if the request does not fit even after all of them left. `cards` are the cards of one serving node. The host's
+    CPU and memory are not compared.
     """
     allowed = [shared for shared in cards if _accepts(request, shared.state)]
     if len(request.containers) > 1:
@@ -106,7 +107,7 @@ def _for_card(shared: SharedCard, asked: Request, ranks: Ranks, budget: Budget) 
 
 
 def _together(sets: Sequence[VictimSet], count: int, ranks: Ranks) -> VictimSet | None:
-    """The cheapest union of `count` of the sets; None if there are fewer sets."""
+    """The cheapest set of pods that contains `count` of the `sets`; None if there are fewer sets."""
     if len(sets) < count:
         return None
     ordered = sorted(sets, key=lambda pods: (cost(pods, ranks), pods))
@@ -135,10 +136,10 @@ def _for_several(cards: Sequence[SharedCard], request: PodRequest, ranks: Ranks)
 
 
 def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> VictimSet:
-    """The cheapest subset of `pods` for which `fits` is true; it must be true for all `pods`, and false for no pods.
+    """The cheapest subset of `pods` for which `fits` is true: the fewest pods, with the lowest ranks.
 
-    Smaller subsets are tried first. Once the budget is spent, it returns a subset from which no pod can be removed; a
-    cheaper subset may exist.
+    `fits` must be true for all `pods`, and false for no pods. Smaller subsets are tried first. Once the budget is
+    spent, the result is a subset from which no pod can be removed; a cheaper subset may exist.
     """
     for count in range(1, len(pods)):
         found = []
@@ -155,7 +156,7 @@ def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> Vic
 
 
 def _spared(pods: Sequence[str], fits: Fits, ranks: Ranks) -> VictimSet:
-    """The `pods` that must leave; pods with the highest ranks are the first that may stay."""
+    """A subset of `pods` for which `fits` is still true; pods with the highest ranks are the first to be left out."""
     left = set(pods)
     for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
         if fits(left - {pod}):

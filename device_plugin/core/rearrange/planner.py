@@ -1,4 +1,4 @@
-"""Plans for one request: release pods in a transaction, place the request, and roll the transaction back."""
+"""Plans room for one request: release pods in a transaction, place the request, and roll the transaction back."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A pod's request and priority; for a placed pod it is the request at the time of its placement."""
+    """A pod's request and priority; the request of a placed pod is that of its placement."""
 
     request: PodRequest
     priority: int = 0
@@ -21,7 +21,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A pod releases its grant `source`. `target` is its new grant; None for a victim, which ends."""
+    """A pod leaves its slices, the grant `source`, and gets the grant `target`; None for a victim, which ends."""
 
     source: Grant
     target: Grant | None = None
@@ -51,7 +51,7 @@ class Planner:
         self.placer = placer
 
     def cards(self, request: PodRequest, node: str) -> float:
-        """The cards of a node that a pod would take; a slice counts as its larger share of memory or core groups."""
+        """The number of cards of a node that a pod would take; a slice counts as its larger share of the card."""
         total = 0.0
         for _, asked in request.containers:
             kinds = [state.card for state in self._cards(node) if state.card.family == asked.family]
@@ -62,13 +62,13 @@ class Planner:
         return total
 
     def _cards(self, node: str) -> Sequence[CardState]:
-        """The cards of a node; empty if its agent does not serve."""
+        """The states of a node's cards; empty if the node's agent does not serve."""
         self.placer.table.refresh()
         state = self.placer.table.node(node)
         return state.cards if state is not None and state.serving else ()
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
-        """The option of a node with the fewest leaving pods; None if it does not fit even if all of `ranks` leave."""
+        """The option of a node with the fewest leaving pods; None if the end of all `ranks` would not be enough."""
         cards = (SharedCard(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
@@ -77,7 +77,7 @@ class Planner:
         self, request: PodRequest, nodes: Collection[str], ranks: Ranks, plan: Callable[[Option], MovePlan | None],
         *, paced: Callable[[Iterable[str]], Iterable[str]] = iter, most: int | None = None,
     ) -> MovePlan | None:  # fmt: skip
-        """The first plan that `plan` makes for an option of one of `nodes`, cheapest first; None if it makes none.
+        """The first plan that `plan` makes, from options of `nodes` in the order of their costs; None if it makes none.
 
         Equally cheap options are sorted by their nodes' names. At most `most` options are tried. `paced` may pause
         between nodes.
@@ -89,22 +89,22 @@ class Planner:
         return next((made for made in plans if made is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> MovePlan | None:
-        """The plan in which the option's pods end; None if the request still does not fit, as on a full host."""
+        """The plan in which the option's pods end; None if the request still does not fit, such as on a full host."""
         with self.ledger.transaction():
             moves = tuple(Move(self.leave(pod)) for pod in option.leaving)
             place = self.placer.find(request, (option.node,))
         return None if place is None else MovePlan(moves, (place,))
 
     def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the option's pods move to other places; None if one of them, or the request, does not fit.
+        """The plan in which the option's pods move elsewhere; None if one of them, or the request, does not fit.
 
-        Each moved pod is placed by its own placement policy.
+        Each moved pod is placed by its own placement policy. The ledger is not changed.
         """
         with self.ledger.transaction():
             return self.apply(request, holders, option)
 
     def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the option's pods move to other places; None if one of them, or the request, does not fit.
+        """Move the option's pods elsewhere and place the request; returns the plan, None if one of them does not fit.
 
         The changes stay in the caller's transaction, also after None: the caller commits them or rolls them back.
         """
@@ -124,7 +124,7 @@ class Planner:
         return MovePlan(tuple(moves), (place,))
 
     def leave(self, pod: str) -> Grant:
-        """End the pod's holding; returns its grant. Raises KeyError if it has none."""
+        """End the pod's holding; returns its grant. Raises KeyError if the pod has no grant."""
         left = self.ledger.release(pod)
         if left is None or left.grant is None:
             raise KeyError(pod)
@@ -132,7 +132,7 @@ class Planner:
 
 
 def size(request: PodRequest) -> int:
-    """The size of a pod's request as a sort key; one whole card counts more than any slice."""
+    """The size of a pod's request as a sort key; one whole card is larger than any slice."""
     return sum(
         (asked.whole << 40) + asked.count * (((asked.mem or asked.percent or 0) << 10) + (asked.cores or 0))
         for _, asked in request.containers

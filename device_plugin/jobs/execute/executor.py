@@ -1,8 +1,8 @@
-"""Decides the writes that are due now, from the Jobs, their records and a plan; it remembers nothing of earlier rounds.
+"""Decides the writes that are due now, from the Jobs, their records and a plan; it keeps nothing from round to round.
 
 A shrink for another job is three writes: the record, the new width with the record, and the start of the other job. A
-growth is two. An engine that takes over after any of them goes on from the record: it completes the change, or drops
-the record if the change would help no job any more.
+growth is two: the record, and the new width with the record. An engine that takes over after any of these writes goes
+on from the record: it completes the change, or drops the record if the change would help no job any more.
 
 Nothing starts or grows unless a trial finds room for it on the cards that are free now, with all promises held: a plan
 only names changes that are worth a trial.
@@ -53,11 +53,11 @@ class Trial(Protocol):
         """
 
     def may_fit(self, job: JobKey, count: int) -> bool:
-        """False if `count` further replicas of the job certainly do not fit; nothing is held."""
+        """False if it is certain that `count` further replicas of the job do not fit; no card is taken."""
 
 
 class Executor:
-    """The writes that are due at one time. A new Executor is made each time the Jobs are read."""
+    """Finds the writes that are due at the time `now`; a new Executor is made each time the Jobs are read."""
 
     def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
         self._now = now
@@ -72,10 +72,10 @@ class Executor:
         self._fitting: dict[object, bool] = {}
 
     def due(self, plan: Plan) -> Sequence[Write]:
-        """The writes to send now: the next one of each change under way, and the first one of each step of the plan.
+        """The writes to send now: the next write of each change under way, and the first of each step of the plan.
 
-        There is at most one write for each Job. A plan is passed once; later calls get an empty plan, and continue its
-        steps by the records.
+        There is at most one write for each Job. A plan is passed only once: later calls get an empty plan, and continue
+        the plan's steps by the records of the Jobs.
         """
         found = {write.key: write for write in self._taken_back()}
         for write in self._without_room():
@@ -93,7 +93,7 @@ class Executor:
         return tuple(found.values())
 
     def _kept(self) -> Iterator[Write]:
-        """The writes that restore removed records, and copy the past of records into Jobs' statuses.
+        """The writes that restore removed records, or copy records into the Jobs' statuses.
 
         Records of changes under way come first, because they may promise slices.
         """
@@ -102,7 +102,7 @@ class Executor:
             yield Write(Action.KEEP, managed, managed.record)
 
     def _held(self, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The writes that begin to stop held Jobs, and that record since when or for how long a Job was held."""
+        """The writes that begin to stop Jobs on hold, and that record the beginning or the length of a hold."""
         misheld = [managed for managed in self._misheld if managed.key not in busy]
         for managed in misheld:
             if managed.spec.on_hold and not managed.job.suspend and self._stages[managed.key] in _STOPPABLE:
@@ -112,10 +112,10 @@ class Executor:
             yield Write(Action.KEEP, managed, record)
 
     def _with_hold(self, managed: Managed) -> Iterator[tuple[Managed, Resize]]:
-        """The Job with its record, which says since when it is held, or for how long it was held.
+        """The Job with a new record: with the beginning of its hold, or after its release with the length of the hold.
 
-        If other Jobs made room for its group, the suspended Jobs of the group follow, with records that begin their
-        waiting times again, because the group is due as soon as one of its Jobs is.
+        If other Jobs made room for its group meanwhile, the suspended Jobs of the group follow, each with a record by
+        which its waiting time begins again: a group is due as soon as one of its Jobs is.
         """
         record = self._records.past(managed)
         if not managed.spec.on_hold:
@@ -136,14 +136,14 @@ class Executor:
         return [each for each in members if each.job.suspend]
 
     def _rested(self, managed: Managed) -> float:
-        """The seconds for which the suspended Job has not run."""
+        """The seconds since the suspended Job was stopped, or, if it has never run, was created."""
         return max(0.0, self._now - managed.rests_since(self._now))
 
     def _served(self, managed: Managed, unit: Set[JobKey]) -> bool:
-        """True if another Job was stopped or made narrower for this Job, or a Job of its `unit`, while it waited.
+        """True if another Job was stopped or made narrower for this Job, or for a Job of its `unit`, while it waited.
 
-        Its time until now does not count then. Otherwise its author could hold and release it at each such change, and
-        have others stopped all the time without taking their cards.
+        Then the Job's waiting time begins again. Otherwise its author could hold and release it at each such change,
+        and have others stopped all the time without taking their cards.
         """
         last = managed.record.asked if managed.record is not None else 0.0
         return managed.job.suspend and any(
@@ -175,7 +175,7 @@ class Executor:
                 yield from self._asked(managed, managed.record)
 
     def _helped(self, helped: Managed, givers: Sequence[Managed]) -> Iterator[Write]:
-        """The writes that start the job `helped` with its group, or widen its window, once `givers` have made room."""
+        """The writes that start the job `helped` with its group, or widen a split, after `givers` made room."""
         unit = promised_widths(helped, givers, self._groups)
         if helped.waits and unit:
             yield from self._started(unit)
@@ -183,11 +183,14 @@ class Executor:
             yield from self._windowed(helped, unit[helped.key], givers)
 
     def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
-        """The stages of the shrinks and stops by which other Jobs make room for one of these jobs."""
+        """The stages of the shrinks and stops by which other Jobs make room for the jobs in `unit`."""
         return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
 
     def _taken_back(self) -> Iterator[Write]:
-        """The writes by which Jobs with refused pods go on with their present pods, or stop if they lose no work."""
+        """The writes for Jobs whose pods the API server refuses: the Job goes on with its present pods, or stops.
+
+        A Job stops only if this loses no work; Jobs that must start together stop together.
+        """
         stopping: dict[_StopKey, str] = {}
         for managed in self._jobs.values():
             if not managed.refused or managed.spec.width_owner or managed.rigid:
@@ -205,7 +208,7 @@ class Executor:
                 yield from self._back(running, 0, stopping[unit])
 
     def _members(self, units: Collection[_StopKey]) -> Mapping[_StopKey, Sequence[Managed]]:
-        """The Jobs of each of these units; the Jobs of a unit stop together."""
+        """The Jobs of each of these units, which are groups that start and stop together, or single Jobs."""
         found: dict[_StopKey, list[Managed]] = {}
         for managed in self._jobs.values() if units else ():
             if (unit := _stop_key(managed)) in units:
@@ -213,10 +216,10 @@ class Executor:
         return found
 
     def _without_room(self) -> Iterator[Write]:
-        """The writes for Jobs whose pods find no room, or never end, as after the death of a node.
+        """The writes for Jobs with pods that find no room, or that never end, for example because their node died.
 
         An elastic Job goes on with its bound pods. Any other Job stops and waits in the queue, because its other pods
-        would hold their cards for no use.
+        would hold their cards without use.
         """
         stopping: dict[_StopKey, None] = {}
         for managed in self._jobs.values():
@@ -239,7 +242,10 @@ class Executor:
                 yield from (self._ended(each, 0) for each in together if not each.waits)
 
     def _may_fit(self, managed: Managed, count: int) -> bool:
-        """False if `count` more replicas of the Job certainly do not fit; equal Jobs of a user cost one trial."""
+        """False if it is certain that `count` more replicas of the Job do not fit.
+
+        Equal Jobs of a user cost only one trial.
+        """
         if managed.key in self._givers:
             return self._trial.may_fit(managed.key, count)
         spec = managed.spec
@@ -249,16 +255,17 @@ class Executor:
         return self._fitting[asked]
 
     def _movable(self, managed: Managed) -> bool:
-        """True if the engine may stop the running Job or change its width, and it may do so now (`_settles`).
+        """True if the engine may stop the running Job or change its width now.
 
-        It is false for a split, whose sub-tasks would begin again.
+        False while another change of the Job is under way, if another controller decides on the Job, and for a split,
+        whose sub-tasks would begin again.
         """
         spec = managed.spec
         owned = spec.kueue or spec.width_owner or managed.rigid
         return not (owned or spec.parts or managed.job.suspend) and managed.lives and self._settles(managed)
 
     def _ended(self, managed: Managed, width: int) -> Write:
-        """The write that gives the Job this width, 0 to stop, without a promise of its cards to another job."""
+        """The write that sets the Job's width, or stops it with `width` 0, and promises its cards to no other job."""
         record = self._records.new(
             managed, before=managed.job.width, after=width,
             until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
@@ -266,7 +273,7 @@ class Executor:
         return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
 
     def _may_keep(self, managed: Managed) -> bool:
-        """True if the Job may go on with the pods that it has now."""
+        """True if the Job may go on with only the pods that it has now: they are enough, and its width can change."""
         spec, width = managed.spec, _created(managed)
         return (
             self._settles(managed)
@@ -283,11 +290,14 @@ class Executor:
         return started or not any(pod.node for pod in managed.pods)
 
     def _settles(self, managed: Managed) -> bool:
-        """True if no change of the Job is under way, or only new pods must still be bound (JOINING)."""
+        """True if no change of the Job is under way, or a change that only waits until new pods are bound (JOINING)."""
         return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
 
     def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
-        """The writes that give Jobs with refused pods this width, 0 to stop them; they are tried again together."""
+        """The writes that give Jobs with refused pods this width, or stop them with `width` 0.
+
+        The Jobs get one count of refusals, and so one pause: they are tried again together.
+        """
         refusals = 1 + max(each.record.refusals if each.record is not None else 0 for each in together)
         asked = self._records.later(*together)
         records = [
@@ -303,7 +313,11 @@ class Executor:
         ]
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
-        """The next write of a Job whose record announces a change: it applies or drops it, or asks for a checkpoint."""
+        """The next write of a Job whose record announces a change.
+
+        The write carries the change out, drops the record if the change is not possible or helps no job any more, or
+        asks the program for a checkpoint. There is no write while the program may still answer.
+        """
         held = managed.spec.on_hold
         if (record.after and (held or not managed.may_have(record.after))) or (
             record.held_since and not held
@@ -322,16 +336,17 @@ class Executor:
             yield Write(Action.ASK, managed, replace(record, asked=self._now))
 
     def _may_ask(self, managed: Managed, record: Resize) -> bool:
-        """True if the program must still be asked for a checkpoint, and its answer could be recognised.
+        """True if the program was not asked for a checkpoint yet, and its answer could be recognised.
 
-        The answer is recognised by the number of checkpoints, which a new engine receives within seconds.
+        An answer is recognised by a greater number of checkpoints. So the request waits until the present number is
+        known, but for ASK_SECONDS at most.
         """
         if managed.checkpoint is not None and managed.checkpoint.gen == record.gen:
             return False
         return managed.received_since(self._now) or self._now >= record.asked + ASK_SECONDS
 
     def _saved(self, managed: Managed, record: Resize) -> bool:
-        """True if the change may be carried out: the program has saved, or need not, or its time to save is over."""
+        """True if the change may be carried out: the program has saved, need not save, or had its time to save."""
         asked = managed.checkpoint
         spec = managed.spec
         if not spec.checkpoint_seconds or spec.parts or not any(pod.index == 0 for pod in managed.pods):
@@ -381,7 +396,7 @@ class Executor:
         return units.values()
 
     def _eased(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The writes that start jobs which fit on free cards already, although other Jobs were asked to make room."""
+        """The writes that start jobs on cards that are free already, although other Jobs were asked to make room."""
         for unit in self._units(plan):
             if Stage.ASKED in self._reached(unit) and busy.keys().isdisjoint(unit):
                 yield from self._admitted(plan, unit)
@@ -389,13 +404,14 @@ class Executor:
     def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
         """The writes that start these jobs together, all or none.
 
-        If other jobs give way to them, they start once these have given way, or earlier if they fit.
+        If other Jobs were asked to make room, the jobs start after the room is made; or earlier, if they fit before one
+        of these Jobs has begun to shrink or stop.
         """
         if not any(any(plan.given(key)) for key in widths) and self._reached(widths) <= SETTLED:
             yield from self._started(widths)
 
     def _started(self, widths: Mapping[JobKey, int]) -> Iterator[Write]:
-        """The writes that start jobs with these widths, if each of them may start and all fit together."""
+        """The writes that start jobs with these widths; none unless each may start, and a trial places them all."""
         unit = [self._jobs[key] for key in widths]
         # Kueue starts its own Jobs.
         if any(
@@ -411,18 +427,18 @@ class Executor:
             yield from (self._start(each, widths[each.key], givers) for each in unit)
 
     def _free(self, job: JobKey) -> bool:
-        """True if no change of the Job is under way, so that it may start or its width may change.
+        """True if the job may start or change its width, because no change of it is under way.
 
-        It is also true for a suspended Job with pods that never end (OVERDUE), unless the Job waits for their ends.
+        Also true for a suspended Job with pods that never end (OVERDUE), unless its new pods must wait for their ends.
         """
         managed, reached = self._jobs[job], self._stages[job]
         dead = reached is Stage.OVERDUE and managed.waits and not managed.waits_for_ends
         return dead or reached in (Stage.NONE, Stage.OVER)
 
     def _widened(self, managed: Managed, step: Scale) -> Iterator[Write]:
-        """The write of the record of a growth, if a trial finds room for it.
+        """The write of the record of a growth, if a trial finds room for the new pods.
 
-        There is none for a split, and none if the Job has another width by now.
+        There is no write for a split, and none if the Job has another width by now.
         """
         if managed.spec.parts or not managed.has(step.before):
             return
@@ -436,8 +452,8 @@ class Executor:
     ) -> Iterator[Write]:
         """The write of the record of a shrink or stop, which promises the slices of the leaving pods.
 
-        There is none if the beneficiary does not wait any more, the Job has another width by now, or may not lose these
-        pods.
+        There is no write if the beneficiary does not wait any more, if the Job has another width by now, or if it may
+        not lose these pods.
         """
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
@@ -460,16 +476,16 @@ class Executor:
         ))  # fmt: skip
 
     def _stopping(self, managed: Managed, held_since: float) -> Write:
-        """The write of the record of a stop that is for no other Job: nothing of its cards is promised."""
+        """The write of the record of a stop because of a hold; the slices of the Job's pods are promised to nobody."""
         return Write(Action.RECORD, managed, self._records.new(
             managed, before=managed.job.width, after=0,
             until=self._records.narrow_by(managed), held_since=held_since,
         ))  # fmt: skip
 
     def _may_narrow(self, managed: Managed, before: int, after: int) -> bool:
-        """True if the Job may go from `before` to `after` pods; a stop, with 0 pods, is always allowed.
+        """True if the Job may go from `before` to `after` pods; a stop (0 pods) is always allowed.
 
-        A split loses only sub-tasks that have just begun. Another Job loses pods only if no index has succeeded.
+        A split loses only sub-tasks that have just begun. Any other Job loses pods only if no index has succeeded yet.
         """
         if after and managed.spec.parts:
             return len(managed.young(self._now)) >= before - after
@@ -497,12 +513,12 @@ def _dropped(managed: Managed, record: Resize) -> Write:
 
 
 def _counts_hold(managed: Managed) -> bool:
-    """True if only the Job's record must follow a hold: the Job is suspended, or is held no more."""
+    """True if a hold needs no stop of the Job, only a new record: the Job is suspended already, or is held no more."""
     return managed.job.suspend or not managed.spec.on_hold
 
 
 def _created(managed: Managed) -> int:
-    """The largest width that the Job may have without more pods than it has now."""
+    """The largest allowed width of the Job that needs no more pods than the Job has now."""
     return managed.spec.width_at_most(managed.created)
 
 

@@ -1,4 +1,4 @@
-"""The records that are written with the changes decided at one time: their numbers, times, and what they carry on.
+"""New records: the records that are written with changes, with their numbers, times, and facts about earlier changes.
 
 A record outlives the engine that wrote it, and the Job's author can remove it. So the number and the time of a new
 record are greater than those of all records that it replaces, and the removal of a record gives a program no further
@@ -37,7 +37,10 @@ class NewRecords:
         self._now = now
 
     def new(self, managed: Managed, **fields: Any) -> Resize:
-        """A new record of the Job, asked now; counts and times that outlast a change are from the last record."""
+        """A new record of the Job with these fields; lasting counts and times are copied from the last record.
+
+        Without `asked` among the fields, the decision was made now.
+        """
         last = managed.record
         if last is not None:
             refusals = last.refusals if last.refusal else 0
@@ -52,11 +55,14 @@ class NewRecords:
         )  # fmt: skip
 
     def past(self, managed: Managed) -> Resize:
-        """The Job's record; without one, a new record from 0 to 0 replicas."""
+        """The Job's record; if it has none, a new record of a finished change from 0 to 0 replicas."""
         return managed.record or self.new(managed, before=0, after=0, until=self._now, applied=True)
 
     def let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
-        """The record of a start or a growth that is written together with the Job's new width."""
+        """The record of a start, or of a wider window, that is written together with the Job's new width.
+
+        `givers` are the Jobs that made room: the new record is later than their records.
+        """
         last = managed.record
         rested = {}
         if not before and last is not None and last.ran:
@@ -68,12 +74,18 @@ class NewRecords:
         )  # fmt: skip
 
     def applied(self, managed: Managed, record: Resize) -> Resize:
-        """The record of an announced change that is carried out now; a shrink counts unanswered requests."""
+        """The record of an announced change that is carried out now, with a new end.
+
+        A shrink also counts requests for checkpoints that the program did not answer.
+        """
         seconds = JOIN_SECONDS + (managed.job.grace_seconds if record.shrinks else 0)
         return self._counted(managed, replace(record, until=self._now + seconds, applied=True))
 
     def _counted(self, managed: Managed, record: Resize) -> Resize:
-        """The record of a shrink or stop, with the count of requests for checkpoints that were not answered."""
+        """The record of a shrink or stop, with the number of unanswered requests for checkpoints.
+
+        After UNSAVED unanswered requests in a row the Job is not made narrower for SPARED_SECONDS.
+        """
         asked = managed.checkpoint
         if asked is None or asked.gen != record.gen or not record.shrinks or asked.saved == MAX_INT:
             # No request was sent, or an answer could not be recognised.
@@ -85,15 +97,18 @@ class NewRecords:
         return replace(record, unsaved=missed, spared_until=until)
 
     def later(self, *jobs: Managed) -> float:
-        """The time of a new record: now, but later than the records of these Jobs, which it replaces or ends."""
+        """The time of a new record: now, or a second later than the last record of each of these Jobs.
+
+        The new record replaces or ends these records, so it must be later, whatever the clocks of two replicas show.
+        """
         before = (managed.record.asked + LATER for managed in jobs if managed.record is not None)
         return max((float(int(self._now)), *before))
 
     def narrow_by(self, managed: Managed) -> float:
-        """The time by which a shrink or stop that is recorded now must be carried out.
+        """The time by which a shrink or stop that is recorded now must be written as the Job's new width.
 
-        The pods' termination grace period is not included: pods begin to end only when the width is written, and that
-        write sets a later time, which includes it.
+        The time for a checkpoint is included. The pods' termination grace period is not: pods begin to end only when
+        the width is written, and that write sets a later time, which includes the period.
         """
         answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
         return answered + JOIN_SECONDS
@@ -120,7 +135,7 @@ def grants_of(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 
 def _next(managed: Managed) -> int:
-    """The number of the Job's next record: greater than every number of its records and requests for checkpoints."""
+    """The number of the Job's next record: greater than the numbers of its last record and last checkpoint request."""
     asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
     # A tenant may write any request on his pod: records must be able to go on from it.
     asked = asked if asked <= MOST_ASKED else 0

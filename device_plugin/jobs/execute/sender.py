@@ -1,9 +1,9 @@
 """Sends writes, while this replica leads and the decision behind each write is fresh.
 
 A write counts as done only once the API server has answered so. After an unclear answer or a conflict the Job is read
-again, and no other write is sent until that has succeeded. If the Job then shows the write, it counts as done: a slow
-API server may carry out a write whose answer comes too late. If a write conflicts with a change that no plan depends
-on, it is sent again at once: a tenant who changes his Job all the time must not delay the writes of any Job.
+again, and no other write is sent before. If the Job then shows the write, the write counts as done: a slow API server
+may carry out a write whose answer comes too late. If a write conflicts with a change that no plan depends on, the write
+is sent again at once: a tenant who changes his Job all the time must not delay the writes of any Job.
 """
 
 import logging
@@ -51,12 +51,12 @@ class Sender:
         self._left: dict[str, tuple[float, float]] = {}
 
     def may(self, write: Write) -> bool:
-        """False while no write of the Job may be sent, because its last write was refused or met a conflict."""
+        """True if a write of the Job may be sent now; false for a while after a refusal or a conflict."""
         until, _ = self._left.get(write.managed.job.uid, (0.0, 0.0))
         return self._clock() >= until
 
     def certain(self) -> bool:
-        """Read the Jobs again whose last write met a conflict or has an unclear result; true once all were read."""
+        """Read the Jobs again whose last write met a conflict or got an unclear answer; true once all were read."""
         for uid, (job, write) in list(self._doubted.items()):
             try:
                 self._read(job, write)
@@ -72,8 +72,8 @@ class Sender:
         """Send the writes that were decided at the time `decided`; true if all of them were done.
 
         After a failure the rest is not sent, because it must be decided again. A write that was decided more than
-        FRESH_SECONDS ago is left out, unless this replica leads, no change of its Job concerns a plan, and `holds`
-        returns true.
+        FRESH_SECONDS ago is sent only if this replica leads, nothing has changed in its Job that a plan depends on, and
+        `holds` returns true; else the write is left out.
         """
         done = True
         for write in writes:
@@ -103,10 +103,11 @@ class Sender:
         return False
 
     def _sent_once(self, write: Write) -> bool:
-        """Send the write once; true if it was done. Raises ConflictError if the Job has another version by now.
+        """Send the write once, and record the answer; true if the write was done.
 
-        After an unclear answer the Job is read again before the next write; after a refusal no write of the Job is sent
-        for a while.
+        After an unclear answer the Job is read again before the next write. After a refusal no write of the Job is sent
+        for a while, and a width that the API server does not allow is fixed. Raises ConflictError if the Job has
+        another version by now.
         """
         job, name = write.managed.job, "/".join(write.key)
         try:

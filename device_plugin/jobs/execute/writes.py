@@ -1,8 +1,8 @@
 """Writes: one patch of one object each. This module makes the patches; the executor decides on them.
 
-Every patch of a Job carries the version of the Job that was decided on, so the API server refuses it if anybody has
-written since. Completions and parallelism always change in one patch: with parallelism alone the Job controller would
-delete the lowest indexes, and index 0 holds the rendezvous of elastic programs.
+Every patch of a Job carries the version of the Job that was decided on, so the API server refuses the patch if anybody
+has written since. Completions and parallelism always change in one patch: with parallelism alone the Job controller
+would delete the lowest indexes, and index 0 holds the rendezvous of elastic programs.
 """
 
 from dataclasses import dataclass
@@ -23,34 +23,34 @@ JOIN_SECONDS = 60.0
 
 
 class Action(Enum):
-    """The effects of a write."""
+    """The kinds of writes, by their effect on a Job."""
 
     RECORD = "record"
-    """Announces a change by its record, before the Job changes."""
+    """Writes the record of a change, before the Job itself changes."""
     ASK = "ask"
     """Asks the pod of index 0 for a checkpoint."""
     WIDTH = "width"
-    """Sets the announced width, and the record with it."""
+    """Sets the width that the record announced, and the new record."""
     STOP = "stop"
-    """Suspends a Job, with its record."""
+    """Suspends a Job, and sets the new record."""
     START = "start"
-    """Lets a suspended Job run; its record keeps its cards until its pods are bound."""
+    """Lets a suspended Job run; the new record keeps cards for the Job until its pods are bound."""
     WINDOW = "window"
-    """Sets the number of sub-tasks that run at a time; the record keeps their cards."""
+    """Sets the number of a split's sub-tasks that run at a time; the new record keeps their cards."""
     DROP = "drop"
-    """Ends a record that is void or helps no job; it stays without a promise, so that its `gen` is not used again."""
+    """Ends a record that is void or helps no job. The record stays, so that its `gen` is not used again."""
     KEEP = "keep"
-    """Restores a record that was removed, and writes the record's past into the Job's status."""
+    """Restores a record that was removed, and copies what later turns depend on into the Job's status."""
     POOL = "pool"
     """Assigns a waiting Job to a pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One patch of a Job or of its pod. `record` is the Job's new record, None to keep the old one.
+    """One patch of a Job, or of its pod of index 0.
 
-    `width` is the new parallelism, None to keep it. `pool` is the Job's new pool, empty to keep it. For a request for a
-    checkpoint, `record.asked` is the time of the request.
+    `record` is the Job's new record, None to keep the old one. `width` is the new parallelism, None to keep it. `pool`
+    is the Job's new pool, empty to keep it. In a request for a checkpoint, `record.asked` is the time of the request.
     """
 
     action: Action
@@ -71,7 +71,7 @@ class Write:
 
     @property
     def subresource(self) -> str:
-        """The subresource that is patched: `status` for a pod, and if `keeps`; else empty.
+        """The subresource that is patched: `status` for a pod or if `keeps` is true; else empty.
 
         A patch of a pod's status cannot change the pod's image.
         """
@@ -79,10 +79,10 @@ class Write:
 
     @property
     def keeps(self) -> bool:
-        """True if the write copies the record's past into the Job's status, before a change is carried out.
+        """True if the write also copies the record into the Job's status, before a change is carried out.
 
-        The Job's author cannot remove the copy. So he cannot change the Job's turns by removing the annotation. Other
-        kinds have no copy: their controllers own the status, and admission keeps the annotation.
+        The Job's author can remove the annotation but not the copy, so he cannot change the Job's turns. Other kinds
+        than Job have no copy: their controllers own the status, and admission keeps the annotation.
         """
         return self.action in (Action.RECORD, Action.KEEP) and self.managed.job.kind is JOB
 
@@ -95,7 +95,7 @@ class Write:
 
     @property
     def frees(self) -> Resize | None:
-        """The resize that the write records on the Job, if the write makes replicas leave; else None."""
+        """The write's record if the write announces or carries out a shrink or stop; else None."""
         record = self.record
         leaves = self.action in (Action.RECORD, Action.WIDTH, Action.STOP)
         return record if leaves and record is not None and record.shrinks else None
@@ -113,9 +113,9 @@ class Write:
         return 0
 
     def shown_by(self, job: Job) -> bool:
-        """True if the Job has the write's record, which identifies the write.
+        """True if the Job has the write's record, and so shows that the write was done.
 
-        It is false for a write without a record, and for a write to a pod.
+        False for a write without a record, and for a write to a pod.
         """
         if self.kind is PODS or self.record is None:
             return False
@@ -123,7 +123,7 @@ class Write:
 
     @property
     def body(self) -> Object:
-        """The merge patch. If `keeps`, conditions are merged by their types."""
+        """The merge patch: the new annotations and spec, and the record's copy in the status if `keeps` is true."""
         metadata: dict[str, object] = {}
         if self.action is not Action.ASK:
             metadata["resourceVersion"] = self.managed.job.version
@@ -162,10 +162,10 @@ class Write:
 
 
 def _kept(record: Resize) -> Object:
-    """The condition of the Job's status that holds the record's past."""
+    """The condition for the Job's status that holds a copy of the record, for the Job's later turns."""
     return {"type": RESIZE, "status": "True", "reason": "Kept", "message": record.past.encode()}
 
 
 def answer_by(record: Resize) -> float:
-    """The latest time until which the engine waits for a checkpoint, even if a tenant writes a later one on his pod."""
+    """The latest time until which the engine waits for a checkpoint, whatever later time a tenant writes on his pod."""
     return record.until - JOIN_SECONDS

@@ -1,1 +1,1 @@
-"""The input of a round: the states of the Jobs, the fork of the ledger that the round plans with, and learnt rates."""
+"""The input of a round: the states of the Jobs, the copy of the ledger in which the round plans, and learnt rates."""

@@ -1,8 +1,8 @@
-"""Forks of the ledger: one to plan with, one to try which replicas fit on the cards that are free now.
+"""Forks (copies) of the ledger: one to plan with, one to try which replicas fit on the cards that are free now.
 
 Both begin as the ledger of the cluster's view. Replicas that were started and are not bound yet are placed in both,
-because they will take cards. In the fork for a plan, leaving pods hold nothing any more, and a job that others give way
-to already holds its cards. In the fork for a trial, leaving pods still hold their cards.
+because they will take cards. In the fork for a plan, leaving pods hold nothing any more, and a job that other Jobs make
+room for already holds its cards. In the fork for a trial, leaving pods still hold their cards.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ PLACE_SECONDS = 60.0
 
 
 class Fork:
-    """A copy of the view's ledger with a placer; `renew` updates it, so that it is made once and used again."""
+    """A copy of the view's ledger with a placer; it is made once, and `renew` updates it for each use."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -44,13 +44,13 @@ class Fork:
         self._expected: dict[tuple[JobKey, int], tuple[PodRequest, Grant]] = {}
 
     def begin(self, jobs: Iterable[Managed]) -> None:
-        """Start a new search for room, with a budget that the users of these jobs share."""
+        """Set a new budget for the search for room; the users of these jobs that seek room share the budget."""
         self.search.begin({job.spec.user for job in jobs if job.seeks})
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
         """Copy the present ledger, and hold slices for replicas that were started and have no slices yet.
 
-        Replicas of a Job that do not fit hold none.
+        A replica that does not fit holds none, and the later replicas of its Job are left out too.
         """
         self._nodes = self._holdings.nodes()
         self.ledger.restore(self._holdings.snapshot())
@@ -74,9 +74,9 @@ class Fork:
     def _held_again(
         self, job: Managed, asked: JobSpec, last: tuple[PodRequest, Grant] | None
     ) -> Grant | None:
-        """Hold a replica of the job, of the set `asked`, where the last `renew` placed it.
+        """Hold a replica of the job where the last `renew` placed it; `asked` is the spec of its set of replicas.
 
-        Returns its grant; None if it no longer fits there.
+        Returns the replica's grant; None if it no longer fits there.
         """
         if last is None or last[0] != asked.request:
             return None
@@ -95,7 +95,7 @@ class Fork:
     def take(self, job: Managed, count: int) -> bool:
         """Hold `count` further replicas of the job, all or none; false if they do not fit.
 
-        Slices that are promised to the job are free for it.
+        Slices that are promised to the job are free for these replicas.
         """
         return not job.spec.cards or self._take(job, count) is not None
 
@@ -123,9 +123,9 @@ class Fork:
             self.ledger.put(replace(promised, grant=rest))
 
     def take_together(self, wanted: Iterable[tuple[Managed, int]], *, keep: bool = True) -> bool:
-        """Hold this number of further replicas of each of the jobs, all or none; false if they do not fit.
+        """Hold the given number of further replicas of each of the jobs, all or none; false if they do not fit.
 
-        Without `keep` nothing is held.
+        Without `keep` nothing is held; the answer only says whether they fit.
         """
         jobs = list(wanted)
         held = {job.key: list(self.replicas.get(job.key, ())) for job, _ in jobs}
@@ -138,9 +138,9 @@ class Fork:
         return fitting
 
     def fits(self, job: Managed, count: int) -> bool:
-        """True if `count` further replicas of the job fit now; nothing is held.
+        """True if `count` further replicas of the job fit now; no slice is held.
 
-        Slices that are promised to the job are free for it.
+        Slices that are promised to the job are free for these replicas.
         """
         if not job.spec.cards:
             return True
@@ -160,12 +160,12 @@ class Fork:
         return made
 
     def _name(self, job: Managed) -> str:
-        """A name for the holder of a replica that does not exist yet; it has a slash, which no pod's UID has."""
+        """A name for the holder of a replica that has no pod yet; the name has a slash, which no pod's UID has."""
         self._number += 1
         return f"{'/'.join(job.key)}/expected-{self._number}"
 
     def leave(self, job: Managed, width: int, *, ends: bool) -> None:
-        """Remove the replicas of a job beyond `width`, and release their slices if their pods end (`ends`)."""
+        """Remove the replicas of a job beyond `width`; release their slices too if their pods end (`ends`)."""
         held = self.replicas.get(job.key, [])
         going = {pod.uid for pod in job.leaving(width)}
         stay = [holder for holder in held if holder not in going][:width]
@@ -175,7 +175,7 @@ class Fork:
         self.replicas[job.key] = stay
 
     def room(self) -> LedgerRoom:
-        """The room that the job engine plans with, in this fork."""
+        """The room that the job engine plans with: the cards, replicas and nodes of this fork."""
         return LedgerRoom(self.ledger, self.placer, self.replicas, self._nodes, self.search)
 
 
@@ -192,7 +192,7 @@ def _fits(ledger: Ledger, grant: Grant, request: PodRequest) -> bool:
 
 
 class Free:
-    """Tries for the executor which replicas fit on the cards that are free now."""
+    """Finds for the executor which replicas fit on the cards that are free now, in a fork that is updated only once."""
 
     def __init__(self, fork: Fork, jobs: Mapping[JobKey, Managed], now: float) -> None:
         self._fork = fork
@@ -204,7 +204,7 @@ class Free:
         return self._fork.take_together((self._jobs[job], count) for job, count in wanted.items())
 
     def may_fit(self, job: JobKey, count: int) -> bool:
-        """False if it is certain that `take` would hold nothing."""
+        """False if it is certain that `count` further replicas do not fit; true too if the user's budget is used up."""
         managed = self._jobs[job]
         return self._fork.fits(managed, count) or self._fork.search.used_up(managed.spec.user)
 
@@ -212,8 +212,8 @@ class Free:
 class Expected(NamedTuple):
     """The numbers of a Job's replicas that will take cards and hold none yet.
 
-    `admitted` replicas are within the width that the engine lets run. `others` are pods beyond that width, such as
-    those of a width that the Job's author wrote.
+    `admitted` replicas are within the width that the engine lets run. `others` are pods beyond that width, for example
+    because the Job's author wrote a larger width.
     """
 
     admitted: int = 0
@@ -223,8 +223,8 @@ class Expected(NamedTuple):
 class Unadmitted:
     """Limits the cards that are kept free for pods that the engine has not admitted.
 
-    The limit is the number of cards that the pods' namespace holds, but at least one. Without it a tenant could keep
-    all idle cards from others by creating pods that stay pending.
+    The limit is the number of cards that the pods' namespace holds, but at least one card. Without the limit a tenant
+    could keep all idle cards from others by creating pods that stay pending.
     """
 
     def __init__(self, jobs: Iterable[Managed]) -> None:
@@ -235,7 +235,7 @@ class Unadmitted:
         self._left = {namespace: max(1.0, cards) for namespace, cards in held.items()}
 
     def let(self, job: Managed, count: int) -> int:
-        """The number of the Job's `count` pods for which cards are kept free; their cards count against the limit."""
+        """The number of the Job's `count` pods for which cards are kept free now; the limit shrinks by their cards."""
         namespace, cards = job.key[0], job.spec.cards
         expected = min(count, int(self._left[namespace] / cards + EXACT))
         self._left[namespace] -= expected * cards
@@ -245,11 +245,11 @@ class Unadmitted:
 def expected(job: Managed, now: float) -> Expected:
     """The replicas of a Job that will take cards, and hold none yet.
 
-    The Job controller's counts are included, because our watch of pods may be behind, and pods of a stopped Job live
-    on. Replicas that do not exist yet count only up to the width that the engine lets run: pods of a width that
-    somebody else wrote may never come. Pods that have waited for PLACE_SECONDS do not count: something other than cards
-    keeps them, such as their affinity to other pods, and other jobs can use the free cards. Pods that the API server
-    refuses to create do not count.
+    Pods that the Job controller counts and our watch has not shown yet are included, and so are pods of a stopped Job
+    that have not ended. Replicas without a pod count only up to the width that the engine lets run: pods of a width
+    that somebody else wrote may never come. Two kinds of pods do not count. A pod that has waited for PLACE_SECONDS is
+    kept by something other than cards, such as its affinity to other pods. A pod that the API server refuses does not
+    come.
     """
     if not job.lives:
         return Expected()

@@ -1,4 +1,4 @@
-"""Rates learnt from running Jobs with a goal: samples a second of a model, on a number of cards of one model.
+"""Rates learnt from running Jobs with a goal: samples a second of a model, on a number of cards of one card model.
 
 The program of such a Job reports its progress in a unit of its own, and the Job states its total number of samples.
 Both can be false, so a learnt rate counts only for Jobs of the same namespace, and only where the operator's table of
@@ -20,7 +20,7 @@ LOOK_SECONDS = 60.0
 
 
 class RateLearning:
-    """Holds the operator's `table` of rates, and the rates learnt in addition. One thread calls it."""
+    """Holds the operator's `table` of rates, and the rates learnt from running Jobs. One thread calls it."""
 
     def __init__(self, known: ManagedJobs, holdings: Holdings, table: Rates) -> None:
         self._known = known
@@ -30,9 +30,9 @@ class RateLearning:
         self._looked = -inf
 
     def look(self, now: float) -> bool:
-        """Learn rates from the reports of the last LOOK_SECONDS; true if there were any. `now` is the wall clock.
+        """Learn rates from the programs' reports since the last look; true if there were any. `now` is the wall clock.
 
-        Returns false without reading anything until LOOK_SECONDS after the last call that read reports.
+        Before LOOK_SECONDS have passed since the last look, nothing is read and the answer is false.
         """
         if now < self._looked + LOOK_SECONDS:
             return False
@@ -50,7 +50,7 @@ class RateLearning:
         return True
 
     def rates(self, namespace: str) -> Rates:
-        """The rates for the Jobs of a namespace: the operator's, then the learnt ones."""
+        """The rates for the Jobs of a namespace: the operator's table, completed by the rates learnt there."""
         return self._learnt.beside(namespace, self._table)
 
     def _add(self, managed: Managed, card: str) -> None:
@@ -63,7 +63,7 @@ class RateLearning:
 
 
 def _told(managed: Managed, since: float) -> bool:
-    """True if the Job has a goal, and its program has reported the speed of its present width after `since`."""
+    """True if the Job has a goal, and its program has reported after `since` how fast it is at its present width."""
     history = managed.history
     if managed.spec.goal is None or history is None or not history.measured or history.at <= since:
         return False

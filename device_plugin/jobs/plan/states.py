@@ -23,7 +23,7 @@ from device_plugin.state.managed import Managed
 
 @dataclass(frozen=True, slots=True)
 class RoundInput:
-    """The input of a round: the states of the live Jobs, and the room with their replicas in it."""
+    """The input of a round: the states of the live Jobs, and the room (cards) in which their replicas are held."""
 
     states: Sequence[JobState]
     room: LedgerRoom
@@ -32,8 +32,8 @@ class RoundInput:
 def eased(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Collection[JobKey]:
     """The waiting jobs that fit on free cards now, although other Jobs were asked to make room for them.
 
-    A job is left out once one of these other Jobs has begun to shrink or stop. A group is returned as the one job
-    that the other Jobs' records name.
+    A job is left out once one of these other Jobs has begun to shrink or stop. For a group, the result has only the job
+    that the records of the other Jobs name.
     """
     reached = stages(jobs, now)
     asked = {
@@ -57,9 +57,9 @@ def round_input(
 ) -> RoundInput:
     """The states of the live Jobs, each with the width that it will have once the changes under way are complete.
 
-    The room is in `fork`, which is renewed. The jobs `without` wait as if no other Job had been asked to give way to
-    them. Suspended Jobs that Kueue starts are left out, and so are suspended Jobs, unless held, whose pods were refused
-    a short time ago.
+    The room is in `fork`, which is updated first. The jobs `without` are treated as if no other Job had been asked to
+    make room for them. A suspended Job is left out if Kueue starts it, or if its pods were refused a short time ago and
+    it is not on hold.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
     fork.renew(jobs.values(), now)
@@ -85,10 +85,11 @@ def _paused(managed: Managed, now: float) -> bool:
 def _promised(
     jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage], fork: Fork
 ) -> Mapping[JobKey, int]:
-    """The width of each waiting job for which other Jobs are making room; left out if it will not fit even then.
+    """The width of each waiting job for which other Jobs are making room; the replicas are held in `fork`.
 
-    It does not fit, for example, if an engine crashed when it had asked only some of the Jobs; then the job is planned
-    again. A record names one job of a group; the others of the group start with it. The replicas are held in `fork`.
+    A job is left out if it will not fit even then, for example because an engine crashed when it had asked only some of
+    the Jobs; then the job is planned again. A record names one job of a group; the group's other jobs start with that
+    job.
     """
     groups, found = by_group(jobs.values()), dict[JobKey, int]()
     for key, giving in by_beneficiary(jobs, reached).items():
@@ -103,7 +104,7 @@ def _promised(
 
 
 def _width(managed: Managed, reached: Stage) -> int:
-    """The width that the Job will have once its change under way is complete."""
+    """The width that the Job will have once its shrink or stop is complete; a growth counts only when it is done."""
     record = managed.record
     if not managed.lives or managed.spec.on_hold:
         return 0
@@ -140,20 +141,23 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
 
 
 def _telling(history: History | None) -> Telling:
-    """The amount of progress that a Job's program has reported."""
+    """A grade of the program's reports: no progress was reported, too little for a forecast, or enough."""
     if history is None:
         return Telling.NOTHING
     return Telling.LITTLE if history.remaining is None else Telling.ENOUGH
 
 
 def _remaining(managed: Managed, now: float) -> float | None:
-    """The remaining work, in seconds of one replica: by the program's reports, else by the declared duration."""
+    """The remaining work, in seconds of one replica: by the program's reports, or else by the Job's declared duration.
+
+    None if neither is known.
+    """
     told = managed.history.remaining if managed.history is not None else None
     return declared_work(managed.spec, managed.author_width, managed.attained(now)) if told is None else told
 
 
 def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, int]:
-    """The phase of a live Job, and its width."""
+    """The phase of a live Job, and the width that the Job has or will have in this phase."""
     job, record = managed.job, managed.record
     if job.suspend:
         if promised:
@@ -184,9 +188,10 @@ def _partial(managed: Managed, now: float) -> bool:
 
 
 def _held(managed: Managed) -> bool:
-    """True if the running Job's width is fixed.
+    """True if the engine cannot change the running Job's width.
 
-    Another controller decides it, the API server refused to change it, or the Job could not start again after a stop.
+    Another controller decides the width, the API server refused to change it, or the Job could not start again after a
+    stop.
     """
     # After a restart, pods of a group would wait for pods that have succeeded.
     whole = managed.index_ended and managed.spec.group != ""
@@ -194,10 +199,10 @@ def _held(managed: Managed) -> bool:
 
 
 def _bounded(managed: Managed, now: float) -> JobSpec:
-    """The Job's specification with the bounds of its width that hold now.
+    """The Job's specification with the bounds that its width has now.
 
     A width that a user has set by hand does not grow, until the engine changes it for another job. A Job that has run
-    does not wait again for Jobs of its group that have ended since.
+    does not wait again for Jobs of its group that have ended since. A Job that cannot change keeps its width.
     """
     spec, width = managed.spec, managed.job.width
     if managed.ran and spec.group_jobs:

@@ -1,8 +1,8 @@
-"""The dispatcher: it decides which pools need a planner, and which pool gets the jobs that fit several.
+"""The dispatcher: it decides which pools need a planner, and chooses a pool for each job that fits several.
 
-A job goes to the pool that would start it first: a pool where it fits now, else any pool that it fits; among several,
-the pool with the least waiting work for its cards. The choice is written on the Job. It may change until the Job has
-run.
+A job goes to the pool that would start it first: a pool where it fits now, else any pool that it fits. Among several,
+it goes to the pool with the least waiting work for its cards. The choice is written on the Job, and may change until
+the Job has run.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,7 +38,8 @@ class PoolDemand:
     def needing(self, found: Partition, planned: Collection[str]) -> Collection[str]:
         """The names of the pools that had jobs in the last QUIET_SECONDS.
 
-        `planned` are pools that have a planner. At the first call they count as pools that had jobs until now.
+        `planned` are the pools that have a planner. A pool of `planned` that is new to this object counts as if it had
+        jobs until now.
         """
         now = self._clock()
         for pool in found.pools.nodes:
@@ -70,7 +71,7 @@ class Dispatcher:
         self._next = -inf
 
     def step(self, found: Partition) -> None:
-        """Choose pools for jobs, and write the choices that are new, if a choice is due."""
+        """If a choice is due, choose pools for the jobs in `found`, and write the choices that are new."""
         now = self._clock()
         new = any(choice.pool not in choice.fitting for choice in found.choices)
         if not found.choices or not (new or now >= self._next) or not self._sender.certain():
@@ -126,7 +127,7 @@ def _order(choice: PoolChoice) -> tuple[object, ...]:
 
 
 def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
-    """The pool that would start the jobs first; the jobs take their cards there, and later jobs find fewer."""
+    """The pool that would start the jobs first; in the pool's room the jobs take their cards, or wait."""
 
     def rank(pool: Pool) -> tuple[object, ...]:
         room = rooms[pool]
@@ -142,7 +143,7 @@ def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
 
 
 class _PoolRoom:
-    """The room of a pool, and the number of cards that its waiting jobs need."""
+    """The free cards of a pool, and the number of cards that its waiting jobs need."""
 
     def __init__(self, fork: Fork, jobs: Collection[Managed], now: float) -> None:
         self._fork = fork
@@ -156,7 +157,7 @@ class _PoolRoom:
         self._needed = sum(self._waiting.values())
 
     def may_hold(self, jobs: Sequence[Managed], *, closed: bool) -> bool:
-        """False if one of the jobs would not even fit an empty pool; with `closed`, closed cards count too."""
+        """False if one of the jobs would not fit an empty pool; with `closed`, cards that are closed now count too."""
         return all(self._room.capacity(job.spec, closed=closed) >= job.spec.least for job in jobs)
 
     def fits(self, jobs: Sequence[Managed]) -> bool:
@@ -164,14 +165,14 @@ class _PoolRoom:
         return all(self._room.free(job.spec) >= job.spec.least for job in jobs)
 
     def load(self, jobs: Sequence[Managed]) -> float:
-        """The cards that these and the waiting jobs need, less the idle cards, divided by all cards of the pool."""
+        """The pool's load with these jobs: cards that waiting jobs need, less idle cards, divided by all cards."""
         own = sum(self._waiting.get(job.key, 0.0) for job in jobs)
         return (
             self._needed - own + sum(job.spec.least_cards for job in jobs) - self._room.idle()
         ) / self._cards
 
     def add(self, choice: PoolChoice) -> None:
-        """Add the jobs: they take free cards of the pool, or wait in it."""
+        """Add the jobs to the pool: each takes free cards for its least width, or is counted as waiting."""
         for job in choice.jobs:
             left = 0.0 if self._fork.take(job, job.spec.least) else job.spec.least_cards
             self._needed += left - self._waiting.get(job.key, 0.0)

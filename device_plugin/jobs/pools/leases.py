@@ -1,20 +1,20 @@
 """Leases that decide which replica plans which pool.
 
 The holder of the engine's own Lease is the dispatcher. If there is one pool, the dispatcher plans it, and there is no
-other Lease. If there are several, it gives each pool that has jobs a number, in a note on its own Lease; the holder of
-the Lease with that number plans the pool. All replicas read the note with the Lease, and a planner acts only by a note
-that it has read in the last NOTED_SECONDS: so all agree on what the pools are.
+other Lease. If there are several, the dispatcher gives each pool that has jobs a number, in a note on its own Lease;
+the holder of the Lease with that number plans the pool. All replicas read the note with the Lease, and a planner acts
+only by a note that it has read in the last NOTED_SECONDS: so all replicas agree on what the pools are.
 
 The Leases of a dead replica are taken over within LEASE_SECONDS. Two replicas never act by one Lease, whatever their
-clocks show. Let its holder send its last renewal at R:
+clocks show. If the holder sends its last renewal at the time R:
 
-- The holder acts until R + 7 s (fence), and a request that it sent at that moment ends by R + 10 s (each request
-  takes 3 s at most).
-- Another replica counts 10.5 s from the moment at which it saw this renewal, which is after R. The half second
-  between covers clocks that do not run at the same rate.
-- A watch shows that replica each renewal at once, and it asks for the Lease as soon as those 10.5 s are over: so it
-  holds the Lease by R + 11 s. A watch that lags or is broken makes it count from a later moment. It never takes the
-  Lease by the watch alone: it reads the Lease, and its write names the version that it read.
+- The holder acts until R + 7 s (fence), and a request that it sent at that moment ends by R + 10 s (each request takes
+  3 s at most).
+- Another replica counts 10.5 s from the moment at which it saw this renewal, which is after R. The half second between
+  covers clocks that do not run at the same rate.
+- A watch shows the other replica each renewal at once, and the replica asks for the Lease as soon as the 10.5 s are
+  over: so it holds the Lease by R + 11 s. If the watch lags or is broken, the replica counts from a later moment. A
+  replica never takes the Lease by the watch alone: it reads the Lease, and its write names the version that it read.
 """
 
 import json
@@ -44,9 +44,10 @@ Numbers = Mapping[int, str]
 
 
 class PoolLeases:
-    """The Leases of one replica. One thread calls `renew`; any thread may call the other methods.
+    """The Leases that one replica holds or tries to get.
 
-    `replicas` returns the names of the live replicas, this one among them if they are known.
+    One thread calls `renew`; any thread may call the other methods. `replicas` returns the names of the live replicas,
+    this replica among them if they are known.
     """
 
     def __init__(
@@ -76,23 +77,23 @@ class PoolLeases:
         self._decided = False
 
     def want(self, pools: Collection[str] | None) -> None:
-        """Set, as the dispatcher, the pools of which each needs a planner; None if one planner is enough for all."""
+        """Set the pools that each need a planner; None if one planner is enough for all. The dispatcher calls it."""
         self._wanted, self._decided = pools, True
 
     # The rights of this replica
 
     def dispatches(self) -> bool:
-        """True while no other replica can be the dispatcher."""
+        """True if this replica is the dispatcher: then no other replica can be it."""
         return self._dispatcher.leads()
 
     def plans_all(self) -> bool:
-        """True while this replica is the only planner."""
+        """True if this replica is the only planner, for all pools."""
         found = self._dispatcher.found
         alone = self._decided and self._wanted is None
         return alone and self.dispatches() and found is not None and not found.note
 
     def plans(self, pool: str) -> bool:
-        """True while no other replica can plan this pool."""
+        """True if this replica plans the pool: then no other replica can plan it."""
         return any(name == pool and self._leads(number) for number, name in self.numbers().items())
 
     def planned(self) -> Collection[str]:
@@ -100,7 +101,7 @@ class PoolLeases:
         return {name for number, name in self.numbers().items() if self._leads(number)}
 
     def planners(self) -> Mapping[str, str]:
-        """The replica that plans each pool that has jobs; an empty name where none does yet."""
+        """The name of the replica that plans each pool that has jobs; empty for a pool without a planner."""
         leases = ((name, self._candidates.get(number)) for number, name in self.numbers().items())
         return {
             name: found.found.holder if found is not None and found.found is not None else ""
@@ -125,10 +126,7 @@ class PoolLeases:
     # Leases
 
     def keep(self) -> float:
-        """Renew the Leases by `renew`; returns the seconds until the next call.
-
-        An ApiError becomes the `problem` until the next call.
-        """
+        """Renew the Leases (`renew`), and store an ApiError as `problem`; returns the seconds until the next call."""
         try:
             pause = self.renew()
         except ApiError as error:
@@ -139,9 +137,10 @@ class PoolLeases:
         return pause
 
     def renew(self) -> float:
-        """Renew the Leases of this replica and take its share of free ones; returns the seconds until the next call.
+        """Renew the Leases of this replica and take its share of free Leases; returns the seconds until the next call.
 
-        The next call is due after RENEW_SECONDS, or as soon as another replica's Lease may be taken. Raises ApiError.
+        The next call is due after RENEW_SECONDS, or as soon as another replica's Lease may be taken. Leases of pools
+        that need no planner any more are given up. Raises ApiError.
         """
         self._was_dispatcher = self.dispatches()
         self._dispatcher.attempt()
@@ -156,7 +155,7 @@ class PoolLeases:
         return min(candidate.due(RENEW_SECONDS) for candidate in self._all())
 
     def see(self, lease: Lease) -> None:
-        """Record a Lease as a watch shows it, perhaps late; Leases that are not the engine's are ignored."""
+        """Record a Lease that a watch shows, perhaps late; a Lease that is not the engine's is ignored."""
         for candidate in self._all():
             candidate.see(lease)
 
@@ -166,12 +165,12 @@ class PoolLeases:
             self.see(lease)
 
     def forget(self, lease: Lease) -> None:
-        """Do nothing about a Lease that is gone: the next renewal makes it again."""
+        """Do nothing after a Lease was deleted: the next renewal creates the Lease again."""
 
     def release(self) -> None:
         """Give up all Leases. Raises ApiError if the dispatcher's Lease cannot be given up.
 
-        A failure with the Lease of a pool is only logged.
+        A failure to give up the Lease of a pool is only logged.
         """
         for number in list(self._candidates):
             self._give_up(number)
@@ -202,7 +201,10 @@ class PoolLeases:
             self._free_since.pop(number, None)
 
     def _may_take(self, number: int, count: int) -> bool:
-        """True if this replica has the Lease, has less than its share, or nobody took the Lease in LEFT_SECONDS."""
+        """True if this replica may hold the Lease with this number.
+
+        It holds the Lease already, holds fewer than its share, or nobody took the free Lease for LEFT_SECONDS.
+        """
         held = sum(self._leads(each) for each in self._candidates)
         free_for = self._clock() - self._free_since.get(number, self._clock())
         return self._leads(number) or held < self._share(count) or free_for >= LEFT_SECONDS
@@ -211,7 +213,7 @@ class PoolLeases:
         return ceil(count / max(1, len(self._replicas())))
 
     def _share_out(self, numbers: Numbers) -> None:
-        """Give up the Leases that are more than this replica's share, once after each change of the set of replicas."""
+        """Give up the Leases beyond this replica's share, each time the set of live replicas has changed."""
         replicas = self._replicas()
         if replicas == self._shared_among:
             return
@@ -231,7 +233,11 @@ class PoolLeases:
     # The note
 
     def _note(self, before: str) -> str:
-        """The new note of the dispatcher's Lease; `before` is the present note."""
+        """The new note of the dispatcher's Lease, which numbers the wanted pools; `before` is the present note.
+
+        When one planner is enough, the note first names no pool, and is empty after REPLACED_SECONDS: only then no
+        planner acts by an earlier note.
+        """
         now, wanted = self._clock(), self._wanted
         if not self._was_dispatcher:
             # The pools of earlier notes are not known.
@@ -250,7 +256,7 @@ class PoolLeases:
         return _encoded({}) if now - self._empty_since < REPLACED_SECONDS else ""
 
     def _numbered(self, wanted: Collection[str]) -> Numbers:
-        """The wanted pools by number.
+        """The wanted pools by the numbers of their Leases.
 
         As long as a planner may act by an earlier note, a pool keeps its number, and a number keeps its pool.
         """
@@ -265,7 +271,7 @@ def _encoded(numbers: Numbers) -> str:
 
 
 def _decoded(note: str) -> Numbers:
-    """The pools in a note; none if the note is malformed, which the dispatcher then replaces."""
+    """The pools that a note names, by number; none if the note is malformed (the dispatcher then replaces it)."""
     return dict(_pools(note)) if note else {}
 
 

@@ -27,7 +27,7 @@ from device_plugin.state.managed import Managed
 class PoolChoice:
     """Waiting Jobs that are planned together, and the pools that they fit.
 
-    `pool` is their present pool, None until one is chosen. It may change until one of them has run.
+    `pool` is the present pool of the Jobs, None until one is chosen. The pool may change until one of the Jobs has run.
     """
 
     unit: UnitKey
@@ -45,12 +45,12 @@ class Partition:
     choices: Sequence[PoolChoice] = ()
 
     def pool_of(self, job: JobKey) -> Pool | None:
-        """The pool of the Job; None until one is chosen."""
+        """The pool of the Job; None until a pool is chosen for it."""
         return next((pool for pool, jobs in self.jobs.items() if job in jobs), None)
 
 
 def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
-    """The Jobs by pool; the Jobs of a group, and of a split, have one pool."""
+    """The Jobs by pool, and the choices that are still open; all Jobs of a group have one pool."""
     units: dict[UnitKey, list[Managed]] = {}
     for key in sorted(jobs):
         units.setdefault(unit_key(jobs[key].spec), []).append(jobs[key])
@@ -74,7 +74,10 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
 
 
 def _settled(members: Iterable[Managed], by_name: Mapping[str, Pool], pools: Pools) -> Pool | None:
-    """The pool that is written on one of the Jobs, or else the pool of a node where one of their pods runs or ran."""
+    """The pool that is written on one of the Jobs, or else the pool of a node where one of their pods runs or ran.
+
+    None if there is no such pool.
+    """
     for name in (job.job.annotations.get(POOL, "") for job in members):
         if name in by_name:
             return by_name[name]
@@ -89,7 +92,10 @@ def _nodes(job: Managed) -> Iterator[str]:
 
 
 def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
-    """A pool whose planner reports that these Jobs fit no pool; if possible, a pool with cards of their families."""
+    """The pool for Jobs that fit no pool: its planner reports that they fit nowhere. None if there is no pool.
+
+    A pool with cards of the Jobs' families is preferred.
+    """
     alike_sets = (each for job in members for each in job.spec.alike)
     families = {asked.family for each in alike_sets for _, asked in each.request.containers}
     alike = (pool for pool, kinds in pools.kinds.items() if any(family in families for family, _ in kinds))
@@ -102,14 +108,18 @@ def _fresh(job: Managed) -> bool:
 
 
 def _pinned(job: Managed, pool: Pool, key: str) -> Managed:
-    """The Job, with a node selector for the pool's nodes if it has never run; else unchanged, as other kinds are."""
+    """The Job, with a node selector for its pool's nodes if it has never run; else the Job unchanged.
+
+    A Job without cards, a workload of another kind with sets of pods, and a Job that names the pool itself stay
+    unchanged too.
+    """
     if not pool.label or not job.spec.cards or job.job.sets or not _fresh(job) or pinned(job.spec.nodes, key):
         return job
     return replace(job, pin=(key, pool.label))
 
 
 class Partitions:
-    """Holds the newest partition of all Jobs and cards, and makes it again after changes."""
+    """Holds the newest partition of all Jobs by pool, and computes it again after changes."""
 
     def __init__(self, known: KnownJobs, holdings: Holdings) -> None:
         self._known = known
@@ -126,7 +136,7 @@ class Partitions:
         return self._renewed().pools
 
     def last(self) -> Partition:
-        """The partition of the known Jobs and cards."""
+        """The partition of the present Jobs; the same object until something changes."""
         fitting, seen = self._renewed(), (self._known.changes, self._known.unplanned)
         if seen != self._seen or fitting.pools is not self._last.pools:
             self._last, self._seen = partition(self._known.managed(), fitting), seen
@@ -145,12 +155,12 @@ class Partitions:
 
 
 def _same(ones: Mapping[str, Inventory], others: Mapping[str, Inventory]) -> bool:
-    """True if all nodes have the identical inventories: most changes of a ledger leave the inventories as they are."""
+    """True if the two have the same inventory objects for the same nodes; most changes of a ledger replace none."""
     return ones.keys() == others.keys() and all(others[name] is ones[name] for name in ones)
 
 
 class PoolJobs:
-    """The Jobs of one pool, for its rounds."""
+    """The Jobs of one pool, as the pool's planner reads them."""
 
     def __init__(self, known: KnownJobs, partitions: Partitions, pool: Pool) -> None:
         self._known = known
@@ -165,7 +175,7 @@ class PoolJobs:
 
     @property
     def changes(self) -> int:
-        """A number that grows whenever something of these Jobs has changed that a plan depends on."""
+        """A number that grows whenever one of the pool's Jobs changes in something that a plan depends on."""
         jobs = self.managed()
         if jobs is not self._seen and not _planned_alike(jobs, self._seen):
             self._changes += 1
@@ -178,12 +188,12 @@ class PoolJobs:
 
 
 def _planned_alike(ones: Mapping[JobKey, Managed], others: Mapping[JobKey, Managed]) -> bool:
-    """True if these are the same Jobs, equal in all that a plan depends on."""
+    """True if the two mappings have the same Jobs, equal in all that a plan depends on."""
     return ones.keys() == others.keys() and all(one.planned_like(others[key]) for key, one in ones.items())
 
 
 class PoolHoldings:
-    """The ledger of the nodes of one pool."""
+    """The part of the ledger that belongs to the nodes of one pool."""
 
     def __init__(self, holdings: Holdings, nodes: Callable[[], Collection[str]]) -> None:
         self._holdings = holdings
@@ -196,7 +206,7 @@ class PoolHoldings:
         self._part = Snapshot({}, {})
 
     def snapshot(self) -> Snapshot:
-        """The ledger of these nodes; the same object until something changes there."""
+        """A snapshot of the ledger of the pool's nodes; the same object until something changes there."""
         whole, names = self._holdings.snapshot(), self._nodes()
         if whole is not self._whole or names is not self._names:
             self._whole, self._names = whole, names

@@ -24,7 +24,7 @@ class MakeRounds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolPlanner:
-    """A planner: the rounds of the Jobs of one pool, or of all Jobs with an empty `pool`."""
+    """A planner: the rounds for the Jobs of one pool; an empty `pool` means all Jobs."""
 
     pool: str
     rounds: Rounds
@@ -57,10 +57,10 @@ class Planners:
         self._pools = Pools()
 
     def step(self) -> None:
-        """Run the dispatcher and the planners, unless they rest.
+        """Run the dispatcher and the planners once, unless they rest.
 
-        After each step the planners rest for as long as the step used the processor. So they take at most half of a
-        core, however much tenants write. A change after a rest is answered at once.
+        After each step they rest for as long as the step used the processor. So they take at most half of a core,
+        however much tenants write. A change after a rest is answered at once.
         """
         if self._clock() < self._rests_until:
             return
@@ -71,7 +71,10 @@ class Planners:
             self._rests_until = self._clock() + self._work() - began
 
     def _plan(self) -> None:
-        """Run the dispatcher, if this replica is the dispatcher, then a round of each of its planners."""
+        """Run the dispatcher if this replica is the dispatcher, then a round of each planner of this replica.
+
+        Nothing runs before all kinds of objects were listed.
+        """
         if self._known.why_not_synced() or self._holdings.why_not_synced():
             return
         self._pools = self._partitions.pools()
@@ -88,7 +91,7 @@ class Planners:
             planner.rounds.step()
 
     def _renew(self, found: Partition | None) -> None:
-        """Make and drop planners, so that there is one for each pool whose Lease this replica holds."""
+        """Make and remove planners, so that there is one for each pool whose Lease this replica holds."""
         planned = self._leases.planned() if found is not None else ()
         pools = {pool: str(pool) for pool in found.pools.nodes if str(pool) in planned} if found else {}
         if pools.keys() != self._of_pools.keys():
@@ -109,7 +112,7 @@ class Planners:
     # The state that is shown
 
     def all(self) -> Collection[PoolPlanner]:
-        """The planners of this replica; if it has none, the planner of all Jobs, which plans nothing then."""
+        """The planners of this replica; without any, the planner of all Jobs, which does not plan then."""
         return tuple(self._of_pools.values()) or (self._whole,)
 
     def planning(self) -> Collection[PoolPlanner]:
@@ -128,7 +131,10 @@ class Planners:
         return self._pools
 
     def holders(self) -> Mapping[str, str]:
-        """The replica that plans each pool that has jobs, an empty name where none does; empty for a single pool."""
+        """The name of the replica that plans each pool that has jobs, empty for a pool without a planner.
+
+        The mapping is empty if there is only one pool.
+        """
         return self._leases.planners() if self._partition is not None else {}
 
     def elsewhere(self, job: JobKey) -> str:
@@ -137,7 +143,7 @@ class Planners:
         return "" if pool is None or pool in self._of_pools else self._leases.planners().get(str(pool), "")
 
     def of(self, job: JobKey) -> tuple[PoolPlanner | None, str]:
-        """The planner of the Job's pool, and, if there are several pools, a text about who plans this one.
+        """The planner of the Job's pool, and, if there are several pools, a text that says who plans this pool.
 
         The planner is None if this replica has none for the pool, or if no pool is chosen for the Job yet.
         """

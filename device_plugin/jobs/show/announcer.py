@@ -36,7 +36,7 @@ Said = tuple[Event, str]
 
 
 class Announcer:
-    """Posts events about changed Jobs. One thread calls `wrote` and `planned`, another one `step`."""
+    """Prepares events about Jobs and posts them. One thread calls `wrote` and `planned`, another thread `step`."""
 
     def __init__(self, api: Api, known: KnownJobs, clock: Callable[[], float]) -> None:
         self._api = api
@@ -56,9 +56,9 @@ class Announcer:
             self._waiting.add(write.managed.job, event, text)
 
     def planned(self, rounds: Sequence[Rounds], *, dispatches: bool) -> None:
-        """Prepare events for Jobs that are refused, or wait, for the first time in the last rounds.
+        """Prepare an event for each Job that is refused, or waits, for the first time in the last rounds.
 
-        A Job that no planner can read is reported by the replica that `dispatches`.
+        A Job that cannot be read is reported only if `dispatches` is true: only one replica is the dispatcher.
         """
         lasts = [each.last for each in rounds]
         if len(lasts) == len(self._seen) and all(map(is_, lasts, self._seen)):
@@ -85,7 +85,7 @@ class Announcer:
             self._tell(each, new, jobs)
 
     def _tell(self, rounds: Rounds, waits: Sequence[JobState], jobs: Mapping[JobKey, Job]) -> None:
-        """Prepare an event for each of these waiting Jobs, while fewer than MOST_WAITS events wait to be posted."""
+        """Prepare an event for each of the Jobs `waits`, while fewer than MOST_WAITS events wait to be posted."""
         last = rounds.last
         queued = [state for key, state in last.states.items() if key not in last.refused]
         found = places(queued, last.at, rounds.rules) if waits else {}
@@ -95,7 +95,10 @@ class Announcer:
                 self._waiting.add(jobs[state.spec.key], Event.JOB_WAITS, text)
 
     def _new_waits(self, lasts: Sequence[Round]) -> Sequence[Sequence[JobState]]:
-        """The waiting jobs that the last rounds saw for the first time, by round."""
+        """The waiting jobs that the last rounds saw for the first time, as a list for each round.
+
+        Jobs older than NEW_SECONDS are left out.
+        """
         waiting = list[Sequence[JobState]]()
         for last in lasts:
             settled = {step.job for step in last.plan.steps} | refusals(last).keys()
@@ -113,9 +116,9 @@ class Announcer:
         ]  # fmt: skip
 
     def step(self) -> None:
-        """Post at most MOST_AT_ONCE of the prepared events.
+        """Log at most MOST_AT_ONCE of the prepared events, and post them on their Jobs.
 
-        An event that cannot be posted, or that is one too many for its Job in this hour, is only in the log.
+        An event that the API server refuses, or beyond MOST_IN_HOUR events of its Job, is only in the log.
         """
         for job, event, text in islice(iter(self._waiting.take, None), MOST_AT_ONCE):
             log.info("%s job=%s/%s: %s", event, job.namespace, job.name, text)
@@ -127,7 +130,7 @@ class Announcer:
                 log.warning("event %s of job %s/%s: %s", event, job.namespace, job.name, error)
 
     def _may(self, job: Job) -> bool:
-        """Count an event of the Job; false if the Job has had MOST_IN_HOUR events in this hour already."""
+        """Count an event of the Job; true if the Job may have it, false after MOST_IN_HOUR events in this hour."""
         now = self._clock()
         if now >= self._began + HOUR:
             self._began, self._counts = now, Counter()
@@ -136,7 +139,10 @@ class Announcer:
 
 
 def said(write: Write) -> Iterator[Said]:
-    """The events that report a write; none for writes that prepare a change or end one."""
+    """The events that report a write: a start, a new width or a stop, its reason, and an unanswered checkpoint request.
+
+    There is no event for a write that only prepares a change or ends a record.
+    """
     record = write.record
     if record is None or write.action not in (Action.START, Action.WIDTH, Action.STOP):
         return

@@ -1,7 +1,8 @@
 """The events of Jobs that are prepared and not posted yet; namespaces take turns.
 
-A tenant can cause events faster than they are posted, with thousands of Jobs that he writes again and again. His events
-are dropped before events of other namespaces, and each event of another namespace waits for only one of his.
+A tenant can cause events faster than they are posted, with thousands of Jobs that he writes again and again. Events of
+his namespace are dropped before events of other namespaces, and an event of another namespace waits for only one event
+of his.
 """
 
 import threading

@@ -14,8 +14,8 @@ from device_plugin.core.jobs.plan import Plan
 class Expected:
     """The time from which a waiting Job is expected to run with `width` pods, and its expected end.
 
-    Times are in seconds since 1970, and None if they are not known; a running Job has no `start`. If `promised` is
-    true, cards are kept for the Job.
+    Times are in seconds since 1970; None if a time is not known. A running Job has no `start`. If `promised` is true,
+    cards are kept for the Job.
     """
 
     width: int
@@ -37,8 +37,8 @@ def expected(
 ) -> Expected | None:  # fmt: skip
     """The forecast for a Job in the round of `now`; None if nothing is known.
 
-    `start` is the time at which the waiting Job will have room. `given` is the time by which other Jobs have left for
-    a Job that was admitted. The reports in `history` may be newer than the round.
+    `start` is the time at which the waiting Job is expected to have room. `given` is the time by which other Jobs will
+    have left, if the Job was admitted to their cards. The reports in `history` may be newer than the round.
     """
     if given is not None:
         return Expected(state.width, given, _end(state.seconds_left(state.width), given), promised=True)

@@ -17,14 +17,17 @@ from device_plugin.state.jobs import KnownJobs
 
 
 class JobExplainer:
-    """Answers /explain by the last round."""
+    """Answers HTTP requests for /explain from the last round."""
 
     def __init__(self, known: KnownJobs, planners: Planners) -> None:
         self._known = known
         self._planners = planners
 
     def __call__(self, request: HttpRequest) -> HttpAnswer:
-        """Answer GET /explain and /explain?job=NAMESPACE/NAME."""
+        """Answer GET /explain about all queued Jobs, and /explain?job=NAMESPACE/NAME about one Job.
+
+        Any other request gets an error.
+        """
         if request.path != "/explain":
             return HttpAnswer("not found\n", status=HTTPStatus.NOT_FOUND)
         if request.method != "GET":
@@ -84,7 +87,7 @@ def _line(view: JobView) -> str:
 
 
 def _bounds(view: JobView) -> str:
-    """The widths that the Job may have: `2 to 8`, or those that it lists, `1, 2, 4 or 8`."""
+    """The widths that the Job may have, as text: `2 to 8`, or the widths of its list, `1, 2, 4 or 8`."""
     if len(view.widths) < 2:
         return f"{view.least} to {view.most}"
     *others, last = view.widths
@@ -107,7 +110,7 @@ def _paragraph(view: JobView, planner: str) -> str:
 
 
 def _facts(view: JobView, planner: str) -> Iterator[str]:
-    """Further facts about a Job: its pool, place, progress and next change."""
+    """Further facts about a Job, as texts: its pool, its place in the queue, its progress and its next change."""
     if view.pool:
         yield f"it is in pool {view.pool}, which {planner} plans"
     if view.place:
@@ -134,12 +137,12 @@ def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
 
 
 def widths(last: Round) -> Mapping[JobKey, int]:
-    """The widths of the Jobs in the last round."""
+    """The widths of the Jobs in the last round; Jobs of width 0 are left out."""
     return {key: state.width for key, state in last.states.items() if state.width}
 
 
 def waiting_since(last: Round) -> Mapping[str, float]:
-    """The time since which the Job that has waited longest for room has waited, by queue.
+    """For each queue: the time since which its longest waiting Job has waited for room, in seconds since 1970.
 
     Refused Jobs, and Jobs that wait for others of their group, are left out.
     """

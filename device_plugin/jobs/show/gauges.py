@@ -62,7 +62,10 @@ PLANNER = Metric(
 
 
 class JobGauges:
-    """Reads the samples of a scrape; `leads` is true on the dispatcher, `wall` the time in seconds since 1970."""
+    """Computes the job engine's metrics at each scrape.
+
+    `leads` returns true on the dispatcher; `wall` returns the seconds since 1970.
+    """
 
     def __init__(
         self, known: KnownJobs, planners: Planners, leads: Callable[[], bool], wall: Callable[[], float]
@@ -75,13 +78,13 @@ class JobGauges:
         self._waits = QueueWaits(wall)
 
     def count(self, write: Write) -> None:
-        """Count a write that was done, and, if it starts a Job, for how long the Job had waited."""
+        """Count a write that was done; if it starts a Job, count also how long the Job had waited."""
         self._writes[write.action.value] += 1
         if write.action is Action.START:
             self._waits.started(write.managed)
 
     def __call__(self) -> Iterator[Reading]:
-        """All metrics; the metrics of a pool only if this replica plans the pool."""
+        """The readings of all metrics; the metrics of a pool only if this replica plans the pool."""
         yield Reading(LEADS, [((), float(self._leads()))])
         yield Reading(WRITES, [((action,), float(count)) for action, count in sorted(self._writes.items())])
         yield from self._waits()

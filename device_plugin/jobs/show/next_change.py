@@ -15,7 +15,10 @@ from device_plugin.state.managed import Managed
 
 @dataclass(frozen=True, slots=True)
 class NextChange:
-    """A change and its time in seconds since 1970: the latest time if `bounded`, else the earliest."""
+    """A change of a Job as text, and its time in seconds since 1970.
+
+    The time is the latest time of the change if `bounded` is true, else the earliest.
+    """
 
     what: str
     at: float
@@ -43,10 +46,11 @@ def next_change(
     giving: Sequence[Managed] = (),
     start: float | None = None,
 ) -> NextChange | None:
-    """The next change of the job; None if none is known. `plan` is the last round's plan, `step` its step for the job.
+    """The next change of the job; None if none is known.
 
-    `contended` is true while any job waits: then running jobs may shrink or stop, otherwise they may grow. The job
-    waits until pods of the Jobs `giving` have left; it is expected to have room at `start`.
+    `plan` is the last round's plan, `step` the plan's step for the job. `contended` is true while any job waits: then
+    running jobs may shrink or stop, otherwise they may grow. `giving` are the Jobs whose pods must leave before the job
+    starts. `start` is the time at which the job is expected to have room.
     """
     if giving:
         return NextChange(f"starts with {pods(state.width)}", left_by(giving), bounded=True)
@@ -77,9 +81,10 @@ def left_by(giving: Sequence[Managed]) -> float:
 
 
 def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]:
-    """The changes by which the job may make room for a job of its priority; with `due`, for a job that is due.
+    """The changes by which the job may make room for a waiting job of its priority, with their earliest times.
 
-    A job of a higher priority need not wait for any of these times.
+    With `due`, the waiting job is due (has waited too long), and some times are earlier. A job of a higher priority
+    need not wait for any of these times.
     """
     if state.held or state.spec.parts:
         return
@@ -94,7 +99,7 @@ def _giving(state: JobState, rules: Rules, *, due: bool) -> Iterator[NextChange]
 
 
 def waiting_change(state: JobState, rules: Rules) -> NextChange:
-    """The next change of a waiting job: the time from which it goes before others of its priority."""
+    """The next change of a waiting job: it becomes due, and from then on goes before other jobs of its priority."""
     return NextChange("goes before others of its priority", due_at(state, rules))
 
 

@@ -1,7 +1,7 @@
-"""Starts of Jobs by queue, and how long the Jobs had waited for them. Their quotient is the mean wait.
+"""The starts of Jobs by queue, and the time that the started Jobs had waited; their quotient is the mean wait.
 
-A tenant names queues as he likes. So of more than MOST_QUEUES the queue whose last start is longest ago is counted with
-the others from then on; if it comes back, its counters begin at 0.
+A tenant names queues as he likes. So beyond MOST_QUEUES queues, the queue whose last start is longest ago is counted
+among the others from then on; if it comes back, its counters begin at 0.
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ WAITED = Metric(
 
 
 class QueueWaits:
-    """Counts starts and waits. One thread calls `started`; any thread may read. `wall` is in seconds since 1970."""
+    """Counts starts and waiting times. One thread calls `started`; any thread may read. `wall`: seconds since 1970."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
@@ -37,7 +37,7 @@ class QueueWaits:
         self._others = (0, 0.0)
 
     def started(self, managed: Managed) -> None:
-        """Count a start; `managed` is the Job before it."""
+        """Count the start of a Job and the time that it had waited; `managed` is the Job before its start."""
         now = self._wall()
         queue = managed.spec.queue
         waited = max(0.0, now - managed.rests_since(now))
@@ -47,7 +47,7 @@ class QueueWaits:
             self._others = _plus(self._others, self._of.popitem(last=False)[1])
 
     def __call__(self) -> Iterator[Reading]:
-        """Both metrics."""
+        """The readings of both metrics: starts and waiting times, by queue."""
         found = sorted(self._of.items())
         if self._others[0]:
             found.append((OTHERS, self._others))

@@ -1,4 +1,4 @@
-"""The Jobs of queues as people see them, by the last round."""
+"""The Jobs of queues as people see them, according to the last round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,14 +29,16 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A Job as people see it. `width` is its replicas now, or after the change that is under way.
+    """A Job as people see it.
 
-    `widths` are the widths that it may have; if they are empty, it may have any from `least` to `most`. `place` is its
-    place among the waiting jobs of its queue, 0 if it has none; `waits_for` is empty if it does not wait. `progress` is
-    the progress of a split's sub-tasks, else that of the program of index 0. While the job runs, `left` is the forecast
-    of its remaining seconds, and `stuck` the seconds without progress if that is unusually long. `since` is 0 if it is
-    not known. `pool` is empty if there is only one. The first of `reasons` says why the Job is in its phase, and the
-    others what else holds its width; `helps` says what the Job could have instead.
+    - `width`: its replicas now, or after the change that is under way. `widths`: the widths that it may have; if empty,
+      any width from `least` to `most`.
+    - `place`: its place among the waiting jobs of its queue, 0 without one. `waits_for`: empty if it does not wait.
+    - `progress`: of a split, its ended sub-tasks; else the progress of the program of index 0. While the job runs,
+      `left` is the forecast of its remaining seconds, and `stuck` the seconds without progress if unusually many.
+    - `since`: the beginning of its phase, 0 if not known. `pool`: empty if there is only one pool.
+    - `reasons`: the first says why the Job is in its phase, the others what else holds its width. `helps`: what the Job
+      could have instead.
     """
 
     namespace: str
@@ -61,7 +63,7 @@ class JobView:
 
     @property
     def why(self) -> str:
-        """The reasons and helps in one text."""
+        """The `reasons` and the `helps`, joined in one text."""
         return "; ".join((*self.reasons, *self.helps))
 
     def as_object(self) -> Mapping[str, object]:
@@ -81,7 +83,7 @@ class JobView:
 def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
     """The views of all queued Jobs that have not ended, by namespace and name.
 
-    A Job that another replica plans has no phase here, and no width.
+    A Job that another replica plans has no width here, and an unknown phase.
     """
     problems = known.problems()
     managed = known.managed()
@@ -101,7 +103,7 @@ def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
 
 
 class _LastRound:
-    """Makes views of Jobs from the last round."""
+    """Makes views of Jobs from the last round of one planner."""
 
     def __init__(self, planner: PoolPlanner, jobs: Mapping[JobKey, Managed]) -> None:
         rounds = planner.rounds
@@ -153,7 +155,7 @@ class _LastRound:
         )  # fmt: skip
 
     def _without_state(self, view: JobView, managed: Managed) -> JobView:
-        """The view of a Job that was not in the last round."""
+        """The view of a Job that was not in the last round: the Job waits for Kueue, a pause, or the next round."""
         suspended, record = managed.job.suspend, managed.record
         if managed.spec.kueue and suspended:
             return replace(view, waits_for="Kueue", reasons=("waits for Kueue, which starts it",))
@@ -186,7 +188,7 @@ class _LastRound:
 
 
 def _unplanned(managed: Managed, why: str = "") -> JobView:
-    """The view of a Job that no planner of this replica plans: the fields of the Job itself, and its progress."""
+    """The view of a Job without the results of a round: the fields of the Job itself, and its progress."""
     spec, (namespace, name) = managed.spec, managed.key
     return JobView(
         namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,
@@ -195,7 +197,7 @@ def _unplanned(managed: Managed, why: str = "") -> JobView:
 
 
 def stuck_for(managed: Managed, state: JobState | None) -> float | None:
-    """The seconds without progress of a running Job if they are unusually many for it, else None."""
+    """The seconds that a running Job has made no progress, if they are unusually many for it; else None."""
     if managed.history is None or state is None or not state.running:
         return None
     return managed.history.stuck_for
@@ -222,7 +224,7 @@ WAITS_FOR: Mapping[JobPhase, str] = {
 
 
 def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules) -> Iterator[str]:
-    """The reasons for the Job's phase and width, and the cards that it gives or gets.
+    """The reasons for the Job's phase and width, as texts, and the cards that it gave to other jobs or waits for.
 
     `room` says what the Job waits for.
     """
@@ -241,7 +243,7 @@ def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules
 
 
 def _held(managed: Managed, now: float) -> Iterator[str]:
-    """The reasons why the Job keeps its width."""
+    """The reasons why the Job keeps its width, or does not grow or shrink, as texts."""
     record = managed.record
     if managed.rigid:
         yield f"its width stays, because the API server refused to change it: {managed.rigid}"
@@ -271,7 +273,7 @@ def _gave(record: Resize | None, state: JobState, now: float, rules: Rules) -> s
 
 
 def _kept(state: JobState, last: Round, rules: Rules) -> str:
-    """A text about cards kept for a waiting Job: where, from when on, or why none; empty for other Jobs."""
+    """A text about cards kept for a waiting Job: on which nodes, from when on, or why none are kept; else empty."""
     if not state.queued or state.spec.key in last.missing:
         return ""
     key, plan = state.spec.key, last.plan
@@ -310,7 +312,7 @@ def _stopped(record: Resize | None) -> str:
 
 
 def _given(giving: Sequence[Managed]) -> str:
-    """One sentence that names the Jobs which free cards for a Job."""
+    """A clause that names the Jobs whose pods leave so that a Job can start."""
     named = few_of(["/".join(other.key) for other in giving], MOST_NAMED)
     return f"pods of {named} leave, so that it can start"
 
@@ -331,5 +333,5 @@ def needed(state: JobState, last: Round, rules: Rules) -> str:
 
 
 def refusals(last: Round) -> Mapping[JobKey, str]:
-    """The reasons why the last round refused jobs: by its plan, or because no width was found."""
+    """The reasons why the last round refused jobs: its plan refuses them, or no width was found for their goal."""
     return {**{step.job: step.text for step in last.plan.steps if isinstance(step, Refuse)}, **last.refused}

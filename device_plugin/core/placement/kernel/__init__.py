@@ -49,7 +49,7 @@ class _Scores(Structure):
 
 @cache
 def compiled() -> ctypes.PyDLL | None:
-    """The compiled library; None if there is none for this machine."""
+    """The loaded library with the compiled kernel; None if there is no file for this machine."""
     try:
         library = ctypes.PyDLL(LIBRARY)
     except OSError:
@@ -67,7 +67,7 @@ def compiled() -> ctypes.PyDLL | None:
 
 
 class SliceSizes:
-    """A slice's `mib`, `cores` and `price` on each kind of card, each of the shape (kinds + 1,).
+    """A slice's `mib`, `cores` and `price` on each kind of card, as arrays of shape (kinds + 1,) for the kernel.
 
     `price` is in thousandths of a card, and infinite on a kind that is refused. The pod asks `cpu` (milli) and `memory`
     (MiB) of its host.
@@ -80,12 +80,12 @@ class SliceSizes:
 
 
 class RowsNow:
-    """The values of each row from which upper bounds are computed, in a table's present layout; UpperBounds keeps them.
+    """The kept values of each row, from which upper bounds are computed; they are for the table's present layout.
 
     - `worth`: the worth of its cards at its CPU price; shape (nodes, cards).
     - `price`: the CPU price at which the node's worth is least, as an index into `Fill.cpu`; shape (nodes,).
     - `untouched`: true if all of its cards are untouched; shape (nodes,).
-    - `made`: its stamp when these values were computed; shape (nodes,).
+    - `made`: the row's stamp when these values were computed; shape (nodes,).
     """
 
     def __init__(self, worth: Floats, price: Ints, untouched: Mask, made: Ints) -> None:
@@ -117,11 +117,14 @@ class Rows:
         )
 
     def compute(self, rows: Ints, now: RowsNow) -> None:
-        """Compute the kept values of these rows."""
+        """Compute the kept values `now` of these rows."""
         self.library.vgpu_now(*self.structs, _address(rows), len(rows), byref(now.struct))
 
     def bounds(self, sizes: SliceSizes, rows: Ints, now: RowsNow) -> Floats:
-        """The upper bound of each row's score; the rows' kept values must be up to date. The shape is (rows,)."""
+        """The upper bound of the score of each of these rows for a slice; shape (rows,).
+
+        The rows' kept values `now` must be up to date.
+        """
         bound: Floats = np.empty(len(rows))
         self.library.vgpu_bounds(
             *self.structs, byref(sizes.struct), byref(now.struct), _address(rows), len(rows), _address(bound)
@@ -130,9 +133,10 @@ class Rows:
 
 
 class SliceScores:
-    """Computes the scores of one shape of one slice, in arrays of shape (nodes,); valid until the layout changes.
+    """Computes the scores for one slice in arrays of shape (nodes,); valid until the table's layout changes.
 
-    `value` is each row's score, or an upper bound of it where it is not `exact`; `card` is the index of its best card.
+    `value` is each row's score; where `exact` is false, an upper bound of the score. `card` is the index of the row's
+    best card.
     """
 
     def __init__(
@@ -145,11 +149,11 @@ class SliceScores:
         self._scores = byref(_Scores(*map(_address, (value, card, exact))))
 
     def refresh(self, seen: int) -> None:
-        """Compute the upper bound of each row whose stamp is larger than `seen`."""
+        """Compute the upper bound of the score of each row whose stamp is larger than `seen`."""
         self._library.vgpu_refresh(*self._asked, self._now, seen, self._scores)
 
     def best(self, among: Mask | None) -> int | None:
-        """The position of the best row, of all rows or of those marked in `among`; None if none fits."""
+        """The position of the row with the best score, among all rows or those marked in `among`; None if none fits."""
         found: int = self._library.vgpu_best(
             *self._asked, self._scores, None if among is None else _address(among)
         )
