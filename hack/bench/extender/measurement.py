@@ -5,9 +5,9 @@
 The service runs as with `vgpu cluster`, in a process of its own that speaks HTTP with a stub API server, which is a
 process too, and a stub kube-scheduler. Cards are filled to the given share first; then, for each pod that is bound, a
 random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
-A refusal is received and not read: to read its thousands of texts is kube-scheduler's work. One call of /filter follows
-another. So beside hopeless pods the rate also falls by the time in which the load and the service wake each other, which
-is longer on a busy machine; the service's CPU does not count it. The measurement begins once the service has learnt the
+A refusal is received and not read: to read its thousands of texts is kube-scheduler's work. Calls of /filter follow one
+another, so beside hopeless pods the rate also falls by the time in which the load and the service wake each other. This
+time is longer on a busy machine, and is no CPU of the service. The measurement begins once the service has learnt the
 workload from the pods that are there; from fewer than 64 it learns nothing, and its policy is `pack`. With --seconds
 150 it learns again meanwhile, and the cost of that is printed.
 """
