@@ -6,10 +6,10 @@ The service runs as with `vgpu cluster`, in a process of its own that speaks HTT
 process too, and a stub kube-scheduler. Cards are filled to the given share first; then, for each pod that is bound, a
 random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
 A refusal is received and not read: to read its thousands of texts is kube-scheduler's work. Calls of /filter follow one
-another, so beside hopeless pods the rate also falls by the time in which the load and the service wake each other. This
-time is longer on a busy machine, and is no CPU of the service. The measurement begins once the service has learnt the
-workload from the pods that are there; from fewer than 64 it learns nothing, and its policy is `pack`. With --seconds
-150 it learns again meanwhile, and the cost of that is printed.
+another: at each of them the load and the service wake each other, which takes longer on a busy machine. So the rate
+with hopeless pods depends on the machine's other work, and the service's CPU does not. The measurement begins once
+the service has learnt the workload from the pods that are there; from fewer than 64 it learns nothing, and its policy
+is `pack`. With --seconds 150 it learns again meanwhile, and the cost of that is printed.
 """
 
 import argparse
