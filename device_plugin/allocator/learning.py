@@ -64,7 +64,7 @@ class Learning:
             self._new[pod.uid] = learnt, since
 
     def forget_pod(self, uid: str) -> None:
-        """Remove a pod that is gone."""
+        """Remove a new pod that is gone, so that it is not counted."""
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:

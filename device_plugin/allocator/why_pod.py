@@ -72,7 +72,7 @@ class PodAnswer:
         return self.state not in _SETTLED
 
     def answer(self, source: str = "") -> Answer:
-        """The answer in parts, for people."""
+        """The answer for people, in parts: one line, reasons, and changes that would help."""
         asks = f"{self.pod} asks for {self.asks} and" if self.asks else self.pod
         return Answer(f"{asks} {self.says}", tuple(self._reasons()), tuple(self._helps()), source)
 

@@ -112,7 +112,7 @@ class Ranking:
             del self._unbound[uid]
 
     def _lists_of(self, pod: Pod) -> Sequence[list[Key]]:
-        """The sorted lists that contain the pod."""
+        """The sorted lists of this ranking that contain the pod."""
         if pod.node:
             return (self._sorted,)
         return () if pod.deleting else (self._sorted, self._wanting)

@@ -41,7 +41,7 @@ class Faults:
         return {key for standing, key in self._standing if standing == kind}
 
     def standing(self) -> tuple[Fault, ...]:
-        """All faults, in a fixed order."""
+        """All present faults, in a fixed order."""
         return tuple(fault for _, fault in sorted(self._standing.items()))
 
     def counts(self) -> Mapping[str, int]:

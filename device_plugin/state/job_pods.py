@@ -69,7 +69,7 @@ class JobPods:
         self.gone(pod.uid)
 
     def gone(self, uid: str) -> None:
-        """Remove the pod with this UID, which is gone."""
+        """Remove the pod with this UID, which is gone; it does not count as succeeded any more."""
         with self._lock:
             pod, counted = self._pods.get(uid), self._ended.pop(uid, None)
             if pod is not None:

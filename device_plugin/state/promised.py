@@ -205,7 +205,7 @@ class PromisedSlices:
         return [f"slices are kept for {name}" for name in names[:MOST_NAMED]]
 
     def statuses(self) -> Sequence[PromiseStatus]:
-        """All promises, by beneficiary and node."""
+        """The states of all promises for people, by beneficiary and node."""
         return [
             self._status(beneficiary, node, promise)
             for beneficiary, on in sorted(self._promises.items())

@@ -36,7 +36,7 @@ class QueuedJob(Named, Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The object's labels that are of this project."""
+        """The labels of the object that belong to this project."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -181,7 +181,7 @@ class JobRecords:
             self._faults.clear("resize", record.uid)
 
     def _unlabel(self, record: JobRecord) -> None:
-        """Forget the label of the record's pods."""
+        """Remove the label of the record's pods from the index of labels."""
         if self._labelled.get((record.key[0], record.pods_label)) == record.uid:
             del self._labelled[record.key[0], record.pods_label]
 

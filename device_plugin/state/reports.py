@@ -75,7 +75,7 @@ class CardChanges:
         return node in self._waiting
 
     def forget_node(self, node: str) -> None:
-        """Remove a node that is gone."""
+        """Drop the waiting change of a node that is gone."""
         self._waiting.pop(node, None)
 
     def due(self, now: float) -> list[Node]:

@@ -191,7 +191,7 @@ class Gangs:
         return state.may_fit(view, self._ledger.freed)
 
     def find(self, pod: Pod, nodes: Nodes) -> Sequence[Grant]:
-        """The grants for the gang if kube-scheduler asked for this pod now; empty if there is no room for all.
+        """The grants that the gang would get if kube-scheduler asked for this pod now; empty without room for all.
 
         The pod is tried on `nodes` (None: all). Callers open a transaction, and roll it back. Raises LaterError.
         """

@@ -136,7 +136,7 @@ class Groups:
         return self._groups[name].gang.get(uid) if name is not None else None
 
     def gang_view(self, name: GroupName) -> GangView:
-        """The present pods and reservations of a gang."""
+        """The present pods of a gang and their reservations."""
         group = self.group(name)
         live = [member for member in group.gang.values() if member.live]
         owners = {_owner(member.pod) for member in live}

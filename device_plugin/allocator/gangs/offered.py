@@ -25,11 +25,11 @@ class OfferedNodes:
         """Number of lists that were left out because there were too many."""
 
     def __len__(self) -> int:
-        """Number of lists."""
+        """Number of lists of offered nodes."""
         return self._counts.total()
 
     def of(self, gang: GroupName) -> Mapping[EquivalenceClass, Nodes]:
-        """The lists of a gang, by class."""
+        """The lists of offered nodes of a gang, by class of equal pods."""
         return self._by_gang.get(gang, {})
 
     def put(
@@ -51,7 +51,7 @@ class OfferedNodes:
         self._counts[gang[0]] += len(lists)
 
     def drop(self, gang: GroupName) -> None:
-        """Remove the lists of a gang."""
+        """Remove the lists of offered nodes of a gang."""
         self._counts[gang[0]] -= len(self._by_gang.pop(gang, ()))
         if not self._counts[gang[0]]:
             del self._counts[gang[0]]

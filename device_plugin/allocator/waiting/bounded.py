@@ -29,7 +29,7 @@ class Bounded(Generic[Key, Value]):
         return len(self._entries)
 
     def values(self) -> list[Value]:
-        """A list of all values. It needs no lock."""
+        """A list of the values of all keys. It needs no lock."""
         return [value for _, value in list(self._entries.values())]
 
     def get(self, key: Key) -> Value | None:

@@ -78,7 +78,7 @@ class NodeList(Sequence[str]):
         return f"NodeList({list(self)})"
 
     def _set(self) -> Ints:
-        """The numbers of the list's nodes."""
+        """The numbers of the nodes in this list."""
         return np.flatnonzero(np.unpackbits(np.frombuffer(self._bits, dtype=np.uint8), bitorder="little"))
 
 

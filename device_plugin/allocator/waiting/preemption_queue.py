@@ -55,7 +55,7 @@ class PreemptionQueue(Bounded[str, Pending]):
             self.drop(pending.pod.uid)
 
     def forget_pod(self, uid: str) -> None:
-        """Remove a pod that is gone or has been placed."""
+        """Remove a pod that is gone or has been placed, and its tries."""
         self.drop(uid)
         self._tries.pop(uid, None)
 

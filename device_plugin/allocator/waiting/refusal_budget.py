@@ -29,7 +29,7 @@ class LaterError(VgpuError):
 
 
 class RefusalBudget:
-    """Token buckets: BURST seconds of refusals for each namespace, refilled at SHARE seconds per second.
+    """Limits the time of refusals: each namespace has BURST seconds, refilled at SHARE seconds per second.
 
     The refused gangs of a namespace share its budget equally; its pods of several containers count as one gang. All
     namespaces together get at most TOTAL_SHARE of the time, in equal parts. Callers hold the view's lock.
@@ -73,7 +73,7 @@ class RefusalBudget:
         return debts.get(gang, 0.0) <= burst / len(debts) and sum(debts.values()) <= MOST_BURSTS * burst
 
     def _charge(self, namespace: str, gang: str, seconds: float) -> None:
-        """Charge `seconds` that a refusal took to `gang`; an empty name means the pods of several containers."""
+        """Charge a gang for a refusal that took `seconds`; an empty name means the pods of several containers."""
         self._refill(self._clock())
         if seconds > 0:
             debts = self._debts.setdefault(namespace, {})

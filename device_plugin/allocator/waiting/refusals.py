@@ -219,12 +219,12 @@ class PostponedPods(Bounded[str, Pod]):
             super().put(namespace, key, value)
 
     def drop(self, key: str) -> Pod | None:
-        """Remove and return a pod; None if it is not here."""
+        """Remove and return the pod with this UID; None if it was not postponed."""
         with self._lock:
             return super().drop(key)
 
     def take(self) -> list[Pod]:
-        """Remove and return all pods."""
+        """Remove and return all postponed pods."""
         with self._lock:
             pods = self.values()
             self.clear()

@@ -27,7 +27,7 @@ class WaitingRoom:
         self.preemption = PreemptionQueue(self.node_lists)
 
     def placed(self, uid: str) -> None:
-        """Remove a pod for which slices are reserved."""
+        """Remove a pod for which slices are reserved now from `pods` and `preemption`."""
         self.preemption.forget_pod(uid)
         self.pods.drop(uid)
 

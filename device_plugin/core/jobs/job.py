@@ -97,7 +97,7 @@ class JobSpec:
 
     @property
     def least_cards(self) -> float:
-        """The cards of the job's least width."""
+        """The number of cards of the job at its least width."""
         return self.least * self.cards
 
     @property

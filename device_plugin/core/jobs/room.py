@@ -34,7 +34,7 @@ class RoomTrial(Protocol):
     """Changes to a room that are undone at the end of the block, unless `commit` is called."""
 
     def commit(self) -> None:
-        """Keep the changes."""
+        """Keep the changes when the block ends."""
 
 
 class Room(Protocol):
@@ -77,7 +77,7 @@ class Room(Protocol):
         """Reserve these places by `name`: no job gets the part of these places that is free now."""
 
     def lift(self, name: JobKey, /) -> None:
-        """End the reservation of this name."""
+        """Release the cards that are reserved by `name`."""
 
     def renew(self) -> None:
         """Extend all reservations to the parts of their places that have become free since they were made."""
@@ -169,7 +169,7 @@ class LedgerRoom:
         return self._empty().closed_cards(jobs)
 
     def _empty(self) -> EmptyPool:
-        """The pool without any holding."""
+        """The pool as if no replica held anything; the same object until its nodes change."""
         if self._emptied is None:
             self._emptied = self._search.empty_pool(self._index)
         return self._emptied

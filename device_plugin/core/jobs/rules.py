@@ -96,5 +96,5 @@ class Rules:
         return self.min_runtime_s if job.min_runtime is None else job.min_runtime
 
     def weight(self, queue: str) -> float:
-        """The weight of a queue."""
+        """The weight of a queue: the queue's share of the cards is proportional to it."""
         return self.weights.get(queue, 1.0)

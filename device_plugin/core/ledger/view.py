@@ -51,7 +51,7 @@ class Followed:
             yield name
 
     def _touch(self, name: str) -> None:
-        """Log a change of a node under a new version."""
+        """Log a change of a node: the node gets the newest version."""
         self.version += 1
         self._changed.pop(name, None)
         self._changed[name] = self.version
@@ -98,7 +98,7 @@ class LedgerView:
         return found if isinstance(found, Reservation) else None
 
     def reservations(self) -> list[Reservation]:
-        """A list of all reservations."""
+        """The reservations of all unbound pods."""
         return [found for found in list(self._unbound.values()) if isinstance(found, Reservation)]
 
     def grant(self, holder: Holder) -> Grant | None:
@@ -107,7 +107,7 @@ class LedgerView:
         return found.grant if found is not None else None
 
     def grants(self) -> dict[Holder, Grant]:
-        """All grants by holder."""
+        """The grants of all holders, by holder."""
         return {holder: found.grant for holder, found in self._holdings.items() if found.grant is not None}
 
     def conflicts(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:

@@ -41,7 +41,7 @@ class CardKind(NamedTuple):
 
     @classmethod
     def of(cls, card: Card) -> "CardKind":
-        """The kind of a card."""
+        """The kind of this card."""
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
 
     def numbers(self, number: int) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ class CardStates:
         self._count[0] += self.code.size - sum(self._count)
 
     def move(self, cell: tuple[int, int], state: tuple[int, ...]) -> None:
-        """Record that the card of `cell` now has `state`."""
+        """Record that the card in this `cell` is now in `state`; a state without cards is dropped."""
         self._frozen = None
         before = int(self.code[cell])
         self._count[before] -= 1

@@ -66,7 +66,7 @@ class Placer:
 
     @property
     def tables(self) -> WorkloadTables:
-        """The workload tables in use."""
+        """The workload tables by which decisions are made now."""
         return self._model.given.tables
 
     def supply(self) -> tuple[tuple[CardKind, ...], tuple[int, ...]]:

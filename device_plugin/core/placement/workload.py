@@ -60,7 +60,7 @@ class TargetWorkload:
             self._weight /= 1e9
 
     def copy(self) -> "TargetWorkload":
-        """A copy that later pods do not change."""
+        """A copy of the counts, which later pods do not change."""
         made = copy(self)
         made._counts = self._counts.copy()
         return made

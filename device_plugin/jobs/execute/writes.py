@@ -66,7 +66,7 @@ class Write:
 
     @property
     def kind(self) -> Kind[Any]:
-        """The kind of the object that is patched."""
+        """The kind of the object that is patched: pods for a request for a checkpoint, else the Job's kind."""
         return PODS if self.action is Action.ASK else WORKLOADS[self.managed.job.kind]
 
     @property
@@ -88,7 +88,7 @@ class Write:
 
     @property
     def of(self) -> Named:
-        """The object that is patched."""
+        """The object that is patched: the Job, or its pod of index 0 for a request for a checkpoint."""
         if self.action is not Action.ASK:
             return self.managed.job
         return next(pod for pod in self.managed.pods if pod.index == 0)

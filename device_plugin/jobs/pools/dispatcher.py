@@ -161,7 +161,7 @@ class _PoolRoom:
         return all(self._room.capacity(job.spec, closed=closed) >= job.spec.least for job in jobs)
 
     def fits(self, jobs: Sequence[Managed]) -> bool:
-        """True if each of the jobs alone may fit now."""
+        """True if the pool may have free cards for each of the jobs alone."""
         return all(self._room.free(job.spec) >= job.spec.least for job in jobs)
 
     def load(self, jobs: Sequence[Managed]) -> float:

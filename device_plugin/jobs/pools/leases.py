@@ -97,7 +97,7 @@ class PoolLeases:
         return any(name == pool and self._leads(number) for number, name in self.numbers().items())
 
     def planned(self) -> Collection[str]:
-        """The pools that this replica plans."""
+        """The names of the pools that this replica plans."""
         return {name for number, name in self.numbers().items() if self._leads(number)}
 
     def planners(self) -> Mapping[str, str]:
@@ -160,7 +160,7 @@ class PoolLeases:
             candidate.see(lease)
 
     def sync(self, leases: Iterable[Lease]) -> None:
-        """Record a list of Leases."""
+        """Record the Leases of a list."""
         for lease in leases:
             self.see(lease)
 
@@ -235,8 +235,8 @@ class PoolLeases:
     def _note(self, before: str) -> str:
         """The new note of the dispatcher's Lease, which numbers the wanted pools; `before` is the present note.
 
-        When one planner is enough, the note first names no pool, and is empty after REPLACED_SECONDS: only then no
-        planner acts by an earlier note.
+        If one planner is enough, the note first names no pool. It becomes empty after REPLACED_SECONDS, when no planner
+        acts by an earlier note any more.
         """
         now, wanted = self._clock(), self._wanted
         if not self._was_dispatcher:

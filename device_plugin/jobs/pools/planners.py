@@ -127,7 +127,7 @@ class Planners:
         return "" if self._leases.dispatches() or self._of_pools else "another replica holds the Lease"
 
     def pools(self) -> Pools:
-        """The pools of all nodes with cards."""
+        """The pools of all nodes with cards, as of the last step."""
         return self._pools
 
     def holders(self) -> Mapping[str, str]:

@@ -120,7 +120,7 @@ class _LastRound:
         self._giving = by_beneficiary(jobs, stages(jobs, last.at))
 
     def view(self, managed: Managed) -> JobView:
-        """The view of one Job."""
+        """The view of one Job by the last round."""
         key, last = managed.key, self._last
         view = replace(_unplanned(managed), phase="new", pool=self._pool)
         if self._why_not:
