@@ -13,6 +13,11 @@ from hack.testbed import programs
 from hack.testbed.images import oci, ours
 from hack.testbed.images.layers import archive, layer
 
+# A patch that removes a resource definition of its name.
+_DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "$patch": "delete",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Controller:
@@ -20,7 +25,7 @@ class Controller:
 
     `name` is the folder of hack/testbed with its go.mod, which pins the version. `program` is the name of its built
     program. `overlay` is the folder of the module for `kubectl apply -k`. `flags`, if any, are the arguments of its
-    container.
+    container. `left_out` names resource definitions of its manifests that are not installed.
     """
 
     name: str
@@ -30,6 +35,7 @@ class Controller:
     namespace: str
     deployment: str
     flags: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -54,7 +60,13 @@ class Controller:
             changes.append({"op": "add", "path": f"{container}/args", "value": [*self.flags]})
         content = {
             "resources": [os.path.relpath(self._folder() / self.overlay, folder.resolve())],
-            "patches": [{"target": {"kind": "Deployment"}, "patch": json.dumps(changes)}],
+            "patches": [
+                {"target": {"kind": "Deployment"}, "patch": json.dumps(changes)},
+                *(
+                    {"patch": json.dumps({**_DEFINITION, "metadata": {"name": name}})}
+                    for name in self.left_out
+                ),
+            ],
         }
         (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
 
@@ -76,6 +88,11 @@ JOB_SET = Controller(
 TRAINING_OPERATOR = Controller(
     "training-operator", "github.com/kubeflow/training-operator", "training-operator.v1",
     "manifests/overlays/standalone", "kubeflow", "training-operator", ("--enable-scheme=pytorchjob",),
+    ("mpijobs.kubeflow.org",),
 )  # fmt: skip
-KINDS = (JOB_SET, TRAINING_OPERATOR)
+MPI_OPERATOR = Controller(
+    "mpi-operator", "github.com/kubeflow/mpi-operator", "mpi-operator", "manifests/overlays/standalone",
+    "mpi-operator", "mpi-operator",
+)  # fmt: skip
+KINDS = (JOB_SET, TRAINING_OPERATOR, MPI_OPERATOR)
 """The controllers of kinds that the job engine starts."""

@@ -109,7 +109,7 @@ def kueue_queues() -> Ended:
 
 
 def kinds() -> Ended:
-    """JobSets and PyTorchJobs of their real controllers in a queue: docs/jobs.md."""
+    """JobSets, PyTorchJobs and MPIJobs of their real controllers in a queue: docs/jobs.md."""
     return lanes(LANES["kinds"], more=[each.image() for each in controllers.KINDS])
 
 

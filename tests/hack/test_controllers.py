@@ -20,6 +20,7 @@ DEPLOYMENT = {
         }
     },
 }
+DEFINITION = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
 
 
 @pytest.mark.parametrize("controller", [KUEUE, *KINDS], ids=lambda each: each.name)
@@ -29,12 +30,16 @@ def test_its_manifests_get_the_image_that_is_built_here(
     monkeypatch.setattr(programs, "controller", lambda *_: tmp_path / "built")
     default = tmp_path / "built" / controller.overlay
     default.mkdir(parents=True)
-    (default / "manager.yaml").write_text(json.dumps(DEPLOYMENT))
-    (default / "kustomization.yaml").write_text(json.dumps({"resources": ["manager.yaml"]}))
+    names = ("kept", *controller.left_out)
+    definitions = [{**DEFINITION, "metadata": {"name": name}} for name in names]
+    (default / "all.yaml").write_text("\n---\n".join(map(json.dumps, (DEPLOYMENT, *definitions))))
+    (default / "kustomization.yaml").write_text(json.dumps({"resources": ["all.yaml"]}))
     folder = tmp_path / "overlay"
     folder.mkdir()
     controller.write_overlay(folder)
-    (container,) = kustomize(folder).containers()
+    made = kustomize(folder)
+    assert [each["metadata"]["name"] for each in made.of("CustomResourceDefinition")] == ["kept"]
+    (container,) = made.containers()
     image = f"vgpu.io/{controller.name}:{programs.pinned(controller.name, controller.module)}"
     assert (container["image"], container["imagePullPolicy"]) == (image, "Never")
     assert tuple(container["args"]) == (controller.flags or ("--config=a",))
