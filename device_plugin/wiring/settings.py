@@ -347,7 +347,8 @@ class UiSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", fro
         ),
     ] = False
     agent_namespace: Annotated[
-        str, Meta(description="namespace of the node agents, which are asked for the use of slices")
+        str,
+        Meta(description="namespace of the node agents and of the job engine, whose metrics the page reads"),
     ] = "vgpu-system"
     prometheus: Annotated[
         str,

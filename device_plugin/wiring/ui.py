@@ -23,6 +23,7 @@ from device_plugin.cli.ui.held import HeldUses
 from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.team import reviews
 from device_plugin.cli.ui.team.changes import PersonalChanges
+from device_plugin.cli.ui.team.places import QueuePlaces
 from device_plugin.cli.ui.team.proxy import ProxyLogin
 from device_plugin.cli.ui.team.rights import Rights
 from device_plugin.cli.ui.team.server import TeamServer, TlsFiles
@@ -74,9 +75,14 @@ class TeamPage:
             uses = TeamUses(self._asks, self._settings.agent_namespace, self._prometheus)
             held = HeldUses(uses, self._entries, self._follower.held, server.is_open)
             stack.callback(held.close)
+            places = QueuePlaces(
+                self._asks, self._settings.agent_namespace, self._follower.take_places, server.is_open
+            )
+            stack.callback(places.close)
             self._threads.spawn("page", partial(server.serve_forever, 0.1))
             self._follower.start()
             held.start()
+            places.start()
             say_listening(f"page={self._settings.listen.rpartition(':')[0]}:{server.port} http={operations}")
             self._stop.wait()
         return 1 if self._threads.failed else 0

@@ -9,6 +9,7 @@ import pytest
 from hack.testbed.install import CHART, RELEASE
 from tests.e2e import nodes, service, team_pages
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.queued_jobs import queued
 from tests.e2e.slices import held, inventory
 from tests.e2e.test_restarts import life
 from tests.e2e.waiting import eventually
@@ -70,6 +71,8 @@ def test_slices_notice_neither_an_upgrade_nor_a_rollback(kubectl: Kubectl) -> No
 def test_the_page_for_a_team_is_a_value_of_the_chart(kubectl: Kubectl) -> None:
     kubectl.create(slice_pod("holder", mem=2, cores=5, **nodes.on(nodes.first())))
     kubectl.running("holder")
+    # It waits: the holder has a part of one of these cards.
+    kubectl.create(queued("train", len(inventory(nodes.first())["cards"])))
     kubectl("create", "serviceaccount", "person")
     subject = f"--serviceaccount={kubectl.namespace}:person"
     kubectl("create", "rolebinding", "person", "--clusterrole=view", subject)
@@ -80,6 +83,7 @@ def test_the_page_for_a_team_is_a_value_of_the_chart(kubectl: Kubectl) -> None:
         cookie = team_pages.logged_in(address, token)
         entries = [
             '"holder"', f'"use","{nodes.first()} {kubectl.namespace}"', '"page",{"use":false,"changes":true}',
+            f'"job","{kubectl.namespace}/train"', '"place":1,',
         ]  # fmt: skip
         text = team_pages.stream(address, cookie, entries)
         assert '"vgpu-system"' not in text, "a namespace that the person may not read"
@@ -87,6 +91,7 @@ def test_the_page_for_a_team_is_a_value_of_the_chart(kubectl: Kubectl) -> None:
         change = json.dumps({"action": "cordon", "node": nodes.first(), "card": "any"})
         status, _, why = team_pages.ask(address, "/change", cookie, "POST", change, csrf)
         assert (status, f"system:serviceaccount:{kubectl.namespace}:person" in why) == (403, True), why
+    kubectl("delete", "job", "train")
     helm("rollback")
     left = service.SYSTEM("get", "all", "--selector=app.kubernetes.io/component=ui", "--output=name")
     assert "deployment" not in left

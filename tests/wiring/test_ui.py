@@ -169,6 +169,32 @@ def test_each_user_sees_the_use_of_the_own_slices_and_nothing_of_anothers(
 
 
 @pytest.mark.usefixtures("two_teams")
+def test_each_user_sees_the_place_of_the_own_job(
+    api: EmbeddedApiServer, running: Running, settings: UiSettings
+) -> None:
+    text = "".join(
+        f'vgpu_job_place{{namespace="{team}",job="train-{team}"}} {place}\n'
+        for team, place in (("team-a", 31), ("team-b", 32))
+    )
+    with (
+        http.Server(lambda _: HttpAnswer(text), "127.0.0.1:0") as engine,
+        closing(KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")) as admin,
+    ):
+        agent_pod(admin, int(engine.address.rpartition(":")[2]), "n1", "jobs", "vgpu-jobs-1")
+        agent_pod(admin, 1, "n1", "jobs", "vgpu-jobs-gone")
+        with running(lambda stop: ui.run(settings, stop)) as listening:
+            for user, own, place in (("anna", "team-a", 31), ("bert", "team-b", 32)):
+                stream = Browser(listening["page"], user).entries()
+                jobs = next(
+                    found
+                    for _, entries in stream
+                    if (found := {key: value for kind, key, value in entries if kind == "job"})
+                    and all(job["place"] for job in found.values())
+                )
+                assert {key: job["place"] for key, job in jobs.items()} == {f"{own}/train-{own}": place}
+
+
+@pytest.mark.usefixtures("two_teams")
 def test_each_user_sees_the_own_namespace_and_no_name_of_the_other(
     api: EmbeddedApiServer, running: Running, settings: UiSettings, get: Get
 ) -> None:

@@ -66,6 +66,7 @@ class ClusterFollower:
         self._timeline = Timeline(time.time)
         self._day = HeldDay(time.time)
         self._plans: Mapping[tuple[str, str], rows.Row] = {}
+        self._places: Mapping[tuple[str, str], int] = {}
         self._nodes_hidden = False
         self._watches = Watches(
             client, entries, namespace, self._stop, self._touch, only_namespace=only_namespace
@@ -95,6 +96,11 @@ class ClusterFollower:
         """Show the job engine's answers in place of rows made of Jobs; `source` says where the answers are from."""
         self._plans = {(plan["namespace"], plan["name"]): plan for plan in plans}
         self._entries.put("about", {"jobs": {"source": source}})
+        self._asked.set()
+
+    def take_places(self, places: Mapping[tuple[str, str], int]) -> None:
+        """Show these places of waiting Jobs, by namespace and name, in rows that are made of Jobs."""
+        self._places = places
         self._asked.set()
 
     def held(self) -> tuple[Mapping[str, NodeState], Mapping[str, Pod]]:
@@ -197,7 +203,10 @@ class ClusterFollower:
         self._entries.replace("gang", {f"{gang['namespace']}/{gang['group']}": gang for gang in gangs})
         self._entries.replace(
             "job",
-            {f"{job.namespace}/{job.name}": plans.get((job.namespace, job.name)) or job.row for job in jobs},
+            {
+                f"{job.namespace}/{job.name}": plans.get((job.namespace, job.name)) or self._placed(job)
+                for job in jobs
+            },
         )
         self._entries.replace(
             "fault",
@@ -206,6 +215,11 @@ class ClusterFollower:
                 for each in faults
             },
         )
+
+    def _placed(self, job: "_ShownJob") -> rows.Row:
+        """Returns the row of a Job, with its place in the queue if it has no pods and the place is known."""
+        place = None if job.row["width"] else self._places.get((job.namespace, job.name))
+        return {**job.row, "place": place}
 
     def _waiting(self) -> list[rows.Row]:
         """Returns rows of the pods that wait for a card; if nodes may not be read, with kube-scheduler's message."""

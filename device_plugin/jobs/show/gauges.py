@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 
 from device_plugin.core.contract.metrics import OTHERS, Exporter, Metric, MetricType, Reading, largest
 from device_plugin.core.jobs.job import JobKey
@@ -11,11 +11,12 @@ from device_plugin.jobs.pools.planners import Planners
 from device_plugin.jobs.round import Round
 from device_plugin.jobs.show.explain import by_phase, waiting_since, widths
 from device_plugin.jobs.show.queue_waits import MOST_QUEUES, QueueWaits
-from device_plugin.jobs.show.views import stuck_for
+from device_plugin.jobs.show.views import stuck_for, waiting_places
 from device_plugin.state.jobs import KnownJobs
 
-# Most Jobs, and most phases of queues, of a metric.
+# Most Jobs, and most phases of queues, of a metric; most Jobs that wait.
 MOST_JOBS = 1000
+MOST_PLACES = 500
 
 JOBS = Metric(
     "vgpu_jobs",
@@ -28,6 +29,11 @@ WIDTH = Metric(
     "vgpu_job_replicas", Exporter.ENGINE,
     f"Pods that the Job has, or will have after the change in progress. Of more than {MOST_JOBS} Jobs the others are"
     f" one, {OTHERS}.", ("namespace", "job"),
+)  # fmt: skip
+PLACE = Metric(
+    "vgpu_job_place", Exporter.ENGINE,
+    f"Place of the Job among those that wait in its queue; 1 is next. Of more than {MOST_PLACES} Jobs those with the"
+    " first places.", ("namespace", "job"),
 )  # fmt: skip
 STUCK = Metric(
     "vgpu_job_stuck_seconds", Exporter.ENGINE,
@@ -94,6 +100,12 @@ class JobGauges:
             yield Reading(JOBS, largest(phases, MOST_JOBS, lambda labels: (labels[0], OTHERS, labels[2])))
             wide = {key: float(width) for _, last in planning for key, width in widths(last).items()}
             yield Reading(WIDTH, largest(wide, MOST_JOBS, lambda _: (OTHERS, OTHERS)))
+            waiting = (
+                (key, float(place))
+                for planner in self._planners.planning()
+                for key, place in waiting_places(planner.rounds.last, planner.rounds.rules).items()
+            )
+            yield Reading(PLACE, sorted(nsmallest(MOST_PLACES, waiting, key=lambda each: (each[1], each[0]))))
             stuck = (each for _, last in planning for each in self._stuck(last))
             yield Reading(STUCK, sorted(nlargest(MOST_JOBS, stuck, key=lambda each: each[1])))
             now = self._wall()

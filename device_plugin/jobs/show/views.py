@@ -112,11 +112,8 @@ class _LastRound:
         self._limits = rounds.limits
         last = self._last
         self._steps = {step.job: step for step in last.plan.steps}
-        # A waiting job that was refused or admitted has no place any more.
         self._refused = refusals(last)
-        settled = self._steps.keys() | last.refused.keys()
-        states = [state for key, state in last.states.items() if not (state.queued and key in settled)]
-        self._places = places(states, last.at, self._rules)
+        self._places = waiting_places(last, self._rules)
         self._giving = by_beneficiary(jobs, stages(jobs, last.at))
 
     def view(self, managed: Managed) -> JobView:
@@ -185,6 +182,13 @@ class _LastRound:
             yield f"the API server refuses its other pods: {uncreated}"
         if failing := managed.job.failing:
             yield failing
+
+
+def waiting_places(last: Round, rules: Rules) -> Mapping[JobKey, int]:
+    """Returns the place of each waiting Job in its queue; a Job that the round refused or admitted has none."""
+    settled = {step.job for step in last.plan.steps} | last.refused.keys()
+    states = [state for key, state in last.states.items() if not (state.queued and key in settled)]
+    return places(states, last.at, rules)
 
 
 def _unplanned(managed: Managed, why: str = "") -> JobView:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.requests import PodRequest
 from device_plugin.jobs.execute.writes import Action
 from device_plugin.jobs.round import Round
@@ -22,7 +23,7 @@ def test_4000_stuck_and_waiting_jobs_in_queues_of_their_own_are_at_most_5000_sam
         states[key] = JobState(spec=spec, phase=phase, width=width, since=float(number))
     stuck = SimpleNamespace(history=SimpleNamespace(stuck_for=3600.0))
     known: Any = SimpleNamespace(managed=lambda: dict.fromkeys(states, stuck))
-    planner = SimpleNamespace(pool="", rounds=SimpleNamespace(last=Round(states=states)))
+    planner = SimpleNamespace(pool="", rounds=SimpleNamespace(last=Round(states=states), rules=Rules()))
     planners: Any = SimpleNamespace(planning=lambda: [planner])
     read = JobGauges(known, planners, lambda: True, lambda: 1e6)
     for state in states.values():
@@ -32,4 +33,5 @@ def test_4000_stuck_and_waiting_jobs_in_queues_of_their_own_are_at_most_5000_sam
     found = {reading.metric.name: len([*reading.samples]) for reading in read()}
     assert sum(found.values()) <= MOST_SAMPLES, found
     assert min(found[name] for name in ("vgpu_jobs", "vgpu_job_replicas", "vgpu_job_stuck_seconds")) >= 1000
+    assert found["vgpu_job_place"] == 500
     assert min(found[name] for name in ("vgpu_queue_longest_wait_seconds", "vgpu_queue_starts_total")) >= 400

@@ -114,6 +114,9 @@ def test_a_job_that_waits_has_a_place_and_the_time_from_which_it_goes_first(worl
     found = seen(world)
     # b has waited for an hour.
     assert {name: job["place"] for name, job in found.items()} == {"a": None, "b": 1, "c": 2}
+    read = JobGauges(world.engine.known, world.engine.planners, lambda: True, lambda: world.now)
+    (places,) = (reading.samples for reading in read() if reading.metric.name == "vgpu_job_place")
+    assert [*places] == [(("default", "b"), 1.0), (("default", "c"), 2.0)]
     assert [found[name]["waitsFor"] for name in "abc"] == ["", "room for 4 pods", "room for 3 pods"]
     created = 1_799_998_200
     assert found["c"]["since"] == created
