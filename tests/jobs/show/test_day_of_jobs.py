@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+import pytest
+
 from device_plugin.cli.ui.rows import Row
 from device_plugin.cli.ui.timeline import MOST_CHANGES, Timeline
 from device_plugin.core.batch import Job
@@ -18,6 +20,8 @@ from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.show.views import views
 from tests.jobs.world import World
 
+# It runs the engine thousands of times, whose lines other tests count.
+pytestmark = pytest.mark.no_cover
 DAY, TICK = 24 * 3600.0, 30.0
 # Seconds between two looks at the forecasts.
 LOOK = 300.0
