@@ -34,7 +34,7 @@ CALL_SECONDS, LEADER_SECONDS = 60.0, 900.0
 # Pods that must exist before the service learns a workload, and seconds in which it learns it. Pods of the load end too
 # soon to be counted.
 LESSON_PODS, LESSON_SECONDS = 64, 900.0
-LESSON = b"target workload learnt"
+LEADING, LESSON = b"leading pods=", b"target workload learnt"
 ASK_AGAIN_SECONDS = 0.25
 # Orders of nodes, and nodes in a block: kube-scheduler's filters run in parallel, in blocks of nodes, and offer the
 # nodes in the order in which they finish, which differs each time.
@@ -152,11 +152,13 @@ class SchedulerLoad:
     def _await_leader(self) -> None:
         end = time.monotonic() + LEADER_SECONDS
         while True:
+            said = NOT_YET
             try:
-                refused = self._ask(self._number)["FailedAndUnresolvableNodes"].values()
-                if not any(text.endswith(NOT_YET) for text in refused):
-                    return
-                said = NOT_YET
+                # Before that line the API server may not have the pod yet, and the service would note that it is gone.
+                if LEADING in self._log.read_bytes():
+                    refused = self._ask(self._number)["FailedAndUnresolvableNodes"].values()
+                    if not any(text.endswith(NOT_YET) for text in refused):
+                        return
             except BenchError as error:
                 said = str(error)
             if time.monotonic() > end or not self.service.running:
