@@ -138,7 +138,7 @@ def _head(path: str, most: int) -> str:
 
 
 class CgroupProcesses:
-    """Reads the cgroup tree at `root` (/sys/fs/cgroup)."""
+    """Tells by their cgroups which pods still have processes. `root` is the cgroup tree (/sys/fs/cgroup)."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

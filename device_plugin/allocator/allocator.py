@@ -236,8 +236,8 @@ class Allocator:
     def see(self, pod: Pod, before: Pod | None) -> None:
         """Record the pod's present state in its group and gang.
 
-        The request of a new pod is recorded for the target workload. If the pod has left a gang, the reservations of
-        that gang end, unless a Binding of the gang was sent.
+        The request of a new pod will count in the learnt mix of requests (the target workload), if the pod stays. If
+        the pod has left a gang, the reservations of that gang end, unless a Binding of the gang was sent.
         """
         if before is None:
             self.learning.arrived(pod, self._clock() if "pods" in self._view.listed else -inf)

@@ -63,10 +63,11 @@ def losers(inventory: Inventory | None, held: Collection[tuple[Pod, Grant]]) -> 
 
 
 class Deletions(Service):
-    """Deletes pods, each with a log line and one event; the events are written after all deletions.
+    """Deletes pods that lose a conflict of grants, and pods that a node's agent reports.
 
-    Pods whose files are reported as covered are deleted only if `covered_too`; pods that bypass the library are deleted
-    if the report says so.
+    Each deletion has a log line and one event; the events are written after all deletions. A pod in which a mount hides
+    the files that limit it (reported as covered) is deleted only if `covered_too`. A pod that bypasses the library is
+    deleted only if the agent's report asks for its end.
     """
 
     def __init__(self, shared: Shared, api: Api, *, covered_too: bool) -> None:

@@ -167,9 +167,10 @@ class Preemption(Service):
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> MovePlan | None:
-        """Nominate a grant for the pod on the ledger itself, by the option `before`, which was found on a copy.
+        """Nominate a grant for the pod on the node of `before`, a node and victims found on a copy of the ledger.
 
-        Returns the plan of the preemption; None if the ledger does not allow the plan, or only with more victims.
+        Returns the plan of the preemption. None if the ledger itself does not allow a plan on this node, or only with
+        more victims; also if the pod waits no more, or this replica does not lead.
         """
         planner, pod = self._allocator.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):

@@ -165,7 +165,7 @@ def order_of(pod: Pod) -> tuple[str, ...]:
 
 
 def order_problem(pod: Pod) -> str:
-    """An error text about the pod's role order, or about its role in that order; empty if both are right."""
+    """An error text about the pod's annotation `vgpu.io/role-order` or about its role; empty if both are right."""
     text = pod.annotation(annotations.ROLE_ORDER)
     if not text:
         return ""

@@ -38,8 +38,9 @@ METADATA_ANNOTATIONS = {
 class Metadata(NamedTuple):
     """The metadata of an object of any kind.
 
-    `labels` holds only labels whose keys begin with `vgpu.io/`, and `annotations` only METADATA_ANNOTATIONS. A longer
-    value is cut to one character more than is accepted, so that its reader sees that it is too long.
+    `labels` holds only labels whose keys begin with `vgpu.io/`, and `annotations` only METADATA_ANNOTATIONS. An
+    annotation longer than its limit there is cut to one character above the limit, so that readers see that it is too
+    long.
     """
 
     name: str

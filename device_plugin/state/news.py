@@ -249,9 +249,9 @@ class NodeNews:
             self._listed.add("nodes")
 
     def doubt(self) -> None:
-        """Accept the next version of each node, whatever its number: etcd was restored, and a list follows.
+        """Accept the next version of each node, even with a lower number: etcd was restored, and a list follows.
 
-        Changes of cards that wait are dropped.
+        Changes of cards that were held back because they came too often are dropped.
         """
         with self._lock:
             self._versions = dict.fromkeys(self._versions, 0)

@@ -23,7 +23,10 @@ class LiveReplicas:
         return self._pods.get(self._owners.get(self._name, ""), frozenset())
 
     def see(self, pod: Pod) -> None:
-        """Record a pod; a pod of this namespace that does not run, or is being deleted, is removed."""
+        """Record a running pod of this namespace; remove the pod if it does not run, or is being deleted.
+
+        Pods of other namespaces, and pods without an owner, are ignored.
+        """
         if pod.namespace != self._namespace or not pod.owner_uid:
             return
         if pod.ended or pod.deleting or pod.phase != "Running":

@@ -266,7 +266,10 @@ def _constant(header: str) -> Callable[[], str]:
 
 
 def _of_library(path: str, user: Entry) -> Callable[[], str | None]:
-    """Returns a function that returns the header of a user with an auth-provider. Raises EndpointError."""
+    """Returns a function that returns the Authorization header of a user with an auth-provider.
+
+    The package `kubernetes` makes the header. Both functions raise EndpointError.
+    """
     name = str((user["auth-provider"] or {}).get("name")) if isinstance(user["auth-provider"], dict) else ""
     try:
         from kubernetes import config

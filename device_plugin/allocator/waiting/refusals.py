@@ -191,7 +191,7 @@ class WaitingPods(Bounded[str, Waiting]):
         self.put(waiting.pod.namespace, waiting.pod.uid, waiting)
 
     def outdated(self, waiting: Waiting) -> bool:
-        """True if this is the pod's last refusal, and the pod may fit now."""
+        """True if the refused pod may fit now; false if `waiting` is not the pod's latest refusal any more."""
         may_fit = waiting.waits_for is not WaitsFor.CARDS or waiting.gained != self._ledger.gained
         return may_fit and self.get(waiting.pod.uid) is waiting
 

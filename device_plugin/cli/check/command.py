@@ -187,7 +187,10 @@ def _listed(
 
 
 def _server(client: KubeClient, missing: dict[str, str]) -> str:
-    """Returns the version of the API server. If it cannot be read, returns an empty text and adds it to `missing`."""
+    """Returns the version of the API server; an empty text if it cannot be read.
+
+    Then the reason is stored in `missing`, under the key `server`.
+    """
     try:
         return git_version(client.text)
     except (RefusedError, GoneError, ValueError, LookupError, TypeError) as error:

@@ -12,7 +12,11 @@ _DECODER = json.JSONDecoder()
 
 
 def values(text: str) -> Iterator[tuple[int, int, Any]]:
-    """The values of a text, each with its place. Raises ValueError if the text is not JSON, and NotYamlError."""
+    """Yields (start, end, value) for each JSON value of a text, one after another.
+
+    `start` and `end` are offsets in characters. Raises ValueError if the text is not JSON, and NotYamlError if a value
+    is nested too deep.
+    """
     start = _space(text, 0)
     while start < len(text):
         try:

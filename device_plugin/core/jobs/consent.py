@@ -64,14 +64,16 @@ class Claim:
 class Stoppable:
     """Running jobs that may be stopped together: a single job, or all running jobs of `group`.
 
-    `waiting` are the waiting jobs of the group. `priority` and the levels are the highest of the jobs, times the
-    latest.
+    `waiting` are the waiting jobs of the group. If there are several jobs, `priority`, `level` and `attained` are the
+    highest values of them, and each time is the latest.
 
     - `since` is the start of their run, and `turn_end` the end of their turn. Until `kept_until` they give nothing to a
       waiting job of their priority. For a due waiting job `kept_until_due` holds, for a job that does not consent to be
       stopped `kept_until_unwilling`.
-    - `level` is the level of the work that they are expected to have left, `attained` the level of their past service.
-    - `split`: one of them is a split. `willing`: all of them consent to be stopped for a job of equal priority.
+    - `level` is the work that they are expected to have left, as a power of two; `attained` is their past service,
+      likewise.
+    - `split`: one of them is a split, a job of many sub-tasks. `willing`: all of them consent to be stopped for a job
+      of equal priority.
     - `unanswered`: one of their programs has not answered a request for a checkpoint. `checkpoint_seconds` is the
       longest time that one of them needs for a checkpoint.
     """

@@ -436,9 +436,9 @@ class Executor:
         return dead or reached in (Stage.NONE, Stage.OVER)
 
     def _widened(self, managed: Managed, step: Scale) -> Iterator[Write]:
-        """The write of the record of a growth, if a trial finds room for the new pods.
+        """Yields the write that records that a Job will grow, if a trial finds room for its new pods.
 
-        There is no write for a split, and none if the Job has another width by now.
+        Yields nothing for a split (a Job of sub-tasks, with `parts`), nor if the Job has another width by now.
         """
         if managed.spec.parts or not managed.has(step.before):
             return

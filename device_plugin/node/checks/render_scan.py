@@ -1,8 +1,9 @@
-"""Render scan: reads the kernel's figures of the render files that pods with slices have open, a part at each look.
+"""Render scan: reads the kernel's figures of the render nodes that pods with slices have open, some at each `look`.
 
-A tenant can keep 256 open files in each of 128 processes, and the kernel takes some 13 microseconds to describe one. So
-a look ends after READ_SECONDS, and the next one goes on where it ended: the pods take turns, a process at a time. A pod
-with many files has no effect on when others are read, and every process is read in the end.
+A render node is the device file by which a process uses a card. A tenant can keep 256 open files in each of 128
+processes, and the kernel takes some 13 microseconds to describe one. So each call of `look` reads for READ_SECONDS, and
+the next call goes on from there: the pods take turns, a process at a time. A pod with many files does not delay others,
+and every process is read in the end.
 """
 
 import time
@@ -21,9 +22,9 @@ CONTAINER_PROCESSES = 128
 
 @dataclass(slots=True)
 class _Round:
-    """One pass over a pod: the processes `left` to read, and the render files by process.
+    """One pass over a pod: the processes `left` to read, and by process the figures of its open render nodes.
 
-    `fresh` has the files read in this pass, `before` those of the pass before.
+    `fresh` has the figures read in this pass, `before` the figures read in the pass before.
     """
 
     left: list[int] = field(default_factory=list)
@@ -32,7 +33,7 @@ class _Round:
 
 
 class RenderScan:
-    """Reads the render files that processes of pods have open, a part at each `look`.
+    """Reads the figures of the render nodes that processes of pods have open, a part at each `look`.
 
     Call `look` every few seconds, from one thread. `clock` is monotonic, in seconds.
     """
@@ -46,7 +47,8 @@ class RenderScan:
     def look(self, pods: Collection[str]) -> Mapping[int, Sequence[RenderFile]]:
         """Read further processes of `pods` for READ_SECONDS, and forget all other pods.
 
-        Returns the render files of each process as they were last read, without processes that have none.
+        Returns the figures of each process as they were last read, one for each open file of a render node; processes
+        without such a file are left out.
         """
         end = self._clock() + READ_SECONDS
         kept = {pod: each for pod, each in self._rounds.items() if pod in pods}
@@ -71,7 +73,7 @@ class RenderScan:
         }
 
     def _read(self, each: _Round) -> None:
-        """Read the render files of the round's next process, if one is left."""
+        """Read the kernel's figures of the render nodes that the round's next process has open, if one is left."""
         if each.left:
             process = each.left.pop()
             texts = self._processes.open_files(process)

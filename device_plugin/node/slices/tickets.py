@@ -1,7 +1,7 @@
 """Tickets: the device IDs that the kubelet counts. Only their number counts: no ticket belongs to a certain card.
 
-Ticket IDs are `<tail>-<n>` (dcu-mem-17), so they stay the same over restarts and are far below the kubelet's
-63 characters.
+A ticket ID is the end of the resource's name and a number (dcu-mem-17). So it stays the same over restarts, and is far
+shorter than the kubelet's 63 characters.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class Resource:
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
     def is_ticket(self, device: str) -> bool:
-        """True if a device ID has the form of this resource's tickets: its tail, a hyphen and a number."""
+        """True if a device ID has the form of this resource's tickets: `tail`, a hyphen, a number (`dcu-mem-17`)."""
         tail, _, number = device.rpartition("-")
         return tail == self.tail and number.isdecimal()
 

@@ -50,7 +50,7 @@ class HostStack:
         return [replace(mount, path=inside) for mount, inside in found if mount]
 
     def missing(self) -> list[str]:
-        """The wanted paths of the node at which nothing is now.
+        """The wanted paths that do not exist on the node now.
 
         Defaults of the vendor are not listed: they are optional.
         """

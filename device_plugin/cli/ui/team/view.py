@@ -104,7 +104,7 @@ def _slice(found: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
 
 
 def _scrubbed(value: Any, sight: Sight) -> Any:
-    """Returns the value with the names of objects that the person may not see replaced in its texts."""
+    """Returns the value; in its texts HIDDEN replaces the names of objects that the person may not see."""
     match value:
         case str():
             return _NAMED.sub(_replacement(sight), value)
