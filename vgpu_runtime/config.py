@@ -1,4 +1,4 @@
-"""vgpu.conf: the limits to which the library in a container holds its processes.
+"""vgpu.conf: the limits that the library in a container enforces on the processes of this container.
 
 The file is a line-oriented text that two parsers read, this one and native/common/config.c. Both accept and refuse the
 same texts: tests/runtime/test_config.py runs one table of texts through each::
@@ -18,11 +18,11 @@ same texts: tests/runtime/test_config.py runs one table of texts through each::
     gpu_id = 13261
     …
 
-A `[card]` has the keys that cards of every vendor have. The section after it is named by the driver's family, and has
-the keys of that family alone (rocm.py). Every key occurs exactly once, in any order within its section. Only blank
-lines and lines that begin with `#` may be added. Numbers are decimal without leading zeros, masks are lower-case
-hexadecimal, other values are printable ASCII without spaces. Only `model` may have spaces (RX 6950 XT): vgpu-smi shows
-it to people.
+A section `[card]` has the keys that cards of every vendor have. The next section has the name of the card's driver
+family, and the keys of that family alone (rocm.py). Every key occurs exactly once, in any order within its section.
+Only blank lines and lines that begin with `#` may be added. Numbers are decimal without leading zeros, masks are
+lower-case hexadecimal, other values are printable ASCII without spaces. Only `model` may have spaces (RX 6950 XT):
+vgpu-smi shows this value to people.
 
 `request` is the limit in the pod's spec that decides the slice's memory: a resource and an amount, or `?` if they are
 not known. The library's line on stderr names it.
@@ -62,7 +62,7 @@ class ConfigError(ValueError):
 
 
 class FamilyLimit(Protocol):
-    """The limits of a slice that only one driver family has: a section of vgpu.conf."""
+    """The limits of a slice that exist only in one family of drivers: one section of vgpu.conf."""
 
     SECTION: ClassVar[str]
     """The section's name in vgpu.conf."""
@@ -77,7 +77,7 @@ class FamilyLimit(Protocol):
 
     @classmethod
     def read(cls, section: Section) -> Self:
-        """The limit that a section of vgpu.conf describes, whose keys are exactly KEYS. Raises ConfigError."""
+        """The limits that a section of vgpu.conf describes. Raises ConfigError if its keys are not exactly KEYS."""
 
 
 Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
@@ -137,7 +137,10 @@ def render(config: SliceConfig[FamilyLimit]) -> str:
 
 
 def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
-    """The vgpu.conf in `text`, with cards of these families. Raises ConfigError if the library would refuse it."""
+    """The limits that `text`, a vgpu.conf with cards of these driver families, describes.
+
+    Raises ConfigError if the library would refuse the text.
+    """
     if len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         raise ConfigError(f"longer than {MAX_BYTES} bytes")
     if not text.endswith("\n"):
@@ -162,12 +165,12 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
 
 
 def model_value(name: str) -> str:
-    """The name of a card as the value of `model`; `?` replaces an empty name and each unprintable character."""
+    """The name of a card's model as vgpu.conf has it; `?` replaces an empty name and each unprintable character."""
     return re.sub(r"[^ -~]", "?", name[:256]).strip() or UNKNOWN
 
 
 def request_value(resource: str, amount: int) -> str:
-    """A container's limit of `resource` as the value of `request`; UNKNOWN if vgpu.conf cannot express it."""
+    """A container's limit of `resource`, in the form of the key `request`; UNKNOWN if vgpu.conf cannot express it."""
     value = f"{resource}:{amount}"
     return value if _VALUE.fullmatch(value) else UNKNOWN
 
@@ -218,7 +221,7 @@ def _exactly(section: Section, keys: frozenset[str]) -> None:
 
 
 def number(section: Section, key: str) -> int:
-    """The number that `key` has in the section. Raises ConfigError."""
+    """The value of `key` in the section, as a number. Raises ConfigError if it is not a decimal number."""
     if not _NUMBER.fullmatch(section[key]):
         raise ConfigError(f"{key} {section[key]} is not a decimal number")
     return int(section[key])

@@ -1,4 +1,4 @@
-"""Paths of the native half: its sources, what `make -C vgpu_runtime` builds from them, and paths in a container."""
+"""Paths of the C library: its sources, the files that `make -C vgpu_runtime` builds, and paths in a container."""
 
 from pathlib import Path
 

@@ -1,7 +1,9 @@
-"""The usage region of a container: made by the agent, written by the library, read by the agent.
+"""The usage region: a file in which the library in a container counts the memory that each process uses.
 
-Layout and locking: include/vgpu_region.h (a test keeps the constants equal). The file is in the tenant's hands:
-whatever it holds, a reader here gets a RegionUsage or a RegionError.
+The agent makes the file and reads it; the library writes it.
+
+Layout and locking: include/vgpu_region.h (a test keeps the constants equal). A tenant can write anything into the file:
+whatever it holds, `read` returns a RegionUsage or raises RegionError.
 """
 
 import fcntl
@@ -33,7 +35,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence,
 
 
 class RegionError(ValueError):
-    """The region is truncated, oversized or has other content."""
+    """The usage region cannot be read: wrong size or format, impossible values, or too many locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,13 @@ def create(path: Path) -> None:
 
 
 def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsage:
-    """The use by live processes, and the refused allocations of all processes: sums over the slots of the region.
+    """The memory that live processes use, and the number of refused allocations of all processes.
 
-    Never blocks. Raises RegionError, or OSError when there is no file.
+    Each process counts in a slot of the region, and the results are sums over slots. A process is alive while it holds
+    the lock of its slot. Never blocks. Raises RegionError, or OSError if there is no file.
 
-    A process lives if it holds the lock of its slot. A search for locks that has taken PROBE_SECONDS ends after the
-    present query, with a RegionError. `clock` measures CPU time, so that waiting on a busy machine does not count.
+    If the search for locks takes longer than PROBE_SECONDS, RegionError is raised. `clock` measures CPU time, so that
+    waiting on a busy machine does not count.
     """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)
@@ -127,7 +130,7 @@ def _live_slots(fd: int, clock: Callable[[], float]) -> list[int]:
 
 
 def _first_lock(fd: int, first: int, behind: int) -> tuple[int, int] | None:
-    """A lock in the bytes from `first` to before `behind`: its first byte and the byte after it; None without one."""
+    """The first byte of a lock, and the byte after its end; None if no lock is from `first` to before `behind`."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, behind - first, 0)
     kind, _, start, length, _ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))
     if kind == fcntl.F_UNLCK:

@@ -1,4 +1,7 @@
-"""The section `[rocm]` of vgpu.conf, for cards of the ROCm family (Hygon, AMD), and HIP's number of units."""
+"""The section `[rocm]` of vgpu.conf, for cards of the ROCm family (Hygon, AMD).
+
+The module also makes the environment variable that gives HIP, ROCm's runtime, the number of compute units of a slice.
+"""
 
 import re
 from collections.abc import Sequence
@@ -22,10 +25,11 @@ _MASK = re.compile(r"0x[0-9a-f]{1,256}")
 class RocmLimit:
     """The part of a slice's limits that only ROCm's cards have. `mask` has a bit for each compute unit of the slice.
 
-    `gpu_id` is the card's id in the KFD topology. `xcc` and `paired` are the hardware's mask rules: unit i belongs to
-    XCC i mod `xcc`, and on RDNA units 2i and 2i+1 go together. With `vendor_masks` the maker's driver holds queues to
-    the units of the slice (vdev.py): the library sets no mask, and a bit of a program's own mask is a unit of the
-    slice, not of the card.
+    `gpu_id` is the card's id in the KFD topology. `xcc` and `paired` are the hardware's rules for masks: `xcc` is the
+    number of the card's XCCs (dies), and compute unit i belongs to XCC i mod `xcc`. `paired` is true for RDNA, where
+    compute units 2i and 2i+1 are masked together. With `vendor_masks` the maker's driver limits queues to the compute
+    units of the slice (vdev.py). The library then sets no mask, and a bit of a program's own mask stands for a compute
+    unit of the slice, not of the card.
     """
 
     SECTION: ClassVar[str] = "rocm"
@@ -61,7 +65,7 @@ class RocmLimit:
 
     @property
     def device(self) -> str:
-        """KFD's id of the card (`gpu_id`), as text."""
+        """The id that the driver (KFD) gives the card, `gpu_id`, as text."""
         return str(self.gpu_id)
 
     def values(self) -> Section:
@@ -78,7 +82,7 @@ class RocmLimit:
 
     @classmethod
     def read(cls, section: Section) -> Self:
-        """The limit that a section of vgpu.conf describes, whose keys are exactly KEYS. Raises ConfigError."""
+        """The limits that a section of vgpu.conf describes. Raises ConfigError if its keys are not exactly KEYS."""
         if not _MASK.fullmatch(section["mask"]):
             raise ConfigError(f"mask {section['mask']} is not 0x and lower-case hexadecimal digits")
         if section["paired"] not in ("0", "1"):
@@ -97,18 +101,19 @@ class RocmLimit:
 
 
 def parse(text: str) -> SliceConfig[RocmLimit]:
-    """The vgpu.conf in `text`, with cards of this family only. Raises ConfigError."""
+    """The limits that `text`, a vgpu.conf with cards of the ROCm family only, describes. Raises ConfigError."""
     return config.parse(text, {RocmLimit})
 
 
 def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
-    """The environment variables for a container with these slices: for HIP, the number of compute units of a slice.
+    """The environment variables of a container with these slices: for HIP, the number of compute units of a slice.
 
-    HIP reads one value for all cards, so it is set only if all slices have equally many units, and not for whole cards.
-    The value is a hint: the masks of queues hold a program to its units. Where the maker's driver shows only the units
-    of a slice, HIP counts them itself. The value is then empty (HIP's default), also if the image or the pod sets
-    another: HIP 5.2.3 ends a program for any other value on a device of fewer than 32 units. native/rocm/units.c does
-    the same.
+    HIP reads one value for all cards. So the variable is set only if all slices have the same number of compute units,
+    and is not set for whole cards. The value is a hint: the masks of queues limit a program, not this variable.
+
+    Where the maker's driver shows only the compute units of a slice, HIP counts them itself. The value is then empty
+    (HIP's default), and replaces a value from the image or the pod: HIP 5.2.3 ends a program for any other value on a
+    device of fewer than 32 compute units. native/rocm/units.c does the same.
     """
     units = limits[0].mask.bit_count()
     if any(limit.vendor_masks and limit.mask.bit_count() < limit.compute_units for limit in limits):
@@ -119,5 +124,5 @@ def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
 
 
 def _every(step: int, bits: int) -> int:
-    """The mask of bits 0, step, 2·step, … below `bits`."""
+    """A mask in which the bits 0, step, 2·step, … below `bits` are set."""
     return sum(1 << bit for bit in range(0, bits, step))

@@ -5,9 +5,10 @@ The runtime reads `/etc/vdev/docker/vdev<N>.conf`. Fields and order as in HAMi's
 of the vendor's parser as published by the GPUStack operator's Hygon cases, which also name its two rules:
 `cu_count` must equal the number of bits in the two `cu_mask` lines ("inconsistent with hamming weight of cu
 mask field") and `vdev_id` must equal N of the file's name ("inconsistent with configuration file associated
-value"). The first mask line holds units 0-63, the second 64-127.
+value"). The first mask line holds compute units 0-63, the second 64-127.
 
-Live slices of one card must have different `pipe_id`s: `free_pipe` chooses one.
+Hygon's driver distinguishes the slices of a card by a number, their pipe (`pipe_id`). So live slices of one card must
+have different pipes: `free_pipe` chooses one.
 """
 
 import re
@@ -25,17 +26,17 @@ _WORD = (1 << 64) - 1
 
 
 def file_name(vdev_id: int) -> str:
-    """The name under which the runtime looks for virtual device `vdev_id`."""
+    """The file name at which the vendor's runtime expects the slice (virtual device) number `vdev_id`."""
     return f"vdev{vdev_id}.conf"
 
 
 def is_file_name(name: str) -> bool:
-    """True if `name` is the name of a vdev file, of any virtual device."""
+    """True if `name` is the name of a vdev file with any number."""
     return re.fullmatch(r"vdev[0-9]{1,4}\.conf", name) is not None
 
 
 def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id: int = 0) -> str:
-    """The text of the vdev file `vdev_id`, for one card's slice.
+    """The text of the vdev file number `vdev_id`, for a slice of one card.
 
     `device_id` is the card's index among the cards that the container sees. Raises ConfigError for a card that the
     format cannot express.
@@ -67,10 +68,10 @@ def pipe_of(text: str) -> int | None:
 
 
 def free_pipe(busy: Collection[int], last: int | None = None) -> int | None:
-    """A pipe that is not busy: one of the first four if possible, the one after `last` first; None if all are busy.
+    """A pipe for a new slice, not one of `busy`, the pipes of the card's live slices; None if all are busy.
 
-    The driver needs about a second to free a pipe. The search goes round from the pipe that was given last, so that a
-    restarted container does not get the pipe that it just left.
+    The first four pipes are tried first, beginning after `last`, the pipe that was given before; then the others. The
+    driver needs about a second to free a pipe: so a restarted container does not get the pipe that it just left.
     """
     start = 0 if last is None else (last + 1) % FIRST_PIPES
     first = [(start + step) % FIRST_PIPES for step in range(FIRST_PIPES)]

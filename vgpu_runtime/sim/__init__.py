@@ -1,4 +1,4 @@
-"""A machine with simulated cards: `build(load(file), folder)`, then run programs with the driver preloaded."""
+"""A machine with simulated cards: `build(load(file), folder)` makes it; programs run with its driver preloaded."""
 
 from vgpu_runtime.sim.cards import PRESETS, SimCard, SpecError, load, number, parse
 from vgpu_runtime.sim.drm import set_busy, set_health

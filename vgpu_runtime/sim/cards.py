@@ -12,7 +12,7 @@ An example, with everything optional but `version` and each card's `preset`::
       - preset: nvidia       # a foreign card: in DRM, not in KFD
 
 Keys of a card: `name`, `vendor`, `device` (PCI ids), `memoryMiB`, `computeUnits`, `xcc`, `gfx` ("9.0.6"; from
-10 on it is RDNA, whose units come in pairs), `kfd` (false: another driver's card), `pci`, `numa`, `uniqueId`,
+10 on it is RDNA, whose compute units come in pairs), `kfd` (false: another driver's card), `pci`, `numa`, `uniqueId`,
 `hive` (cards of one number are linked by XGMI).
 """
 
@@ -68,12 +68,12 @@ class SimCard:
 
     @property
     def paired(self) -> bool:
-        """True for RDNA, where units 2i and 2i+1 are one workgroup processor and are masked together."""
+        """True for RDNA, where compute units 2i and 2i+1 are one workgroup processor and are masked together."""
         return self.gfx_version[0] >= 10
 
     @property
     def arrays(self) -> int:
-        """Shader arrays of the whole card: the number that models of this size have."""
+        """The number of shader arrays of the whole card, as real models of this size have it."""
         large = self.paired or (self.xcc == 1 and self.compute_units > 64)
         return (8 if large else 4) * self.xcc
 
@@ -84,7 +84,7 @@ class SimCard:
 
     @property
     def lds_kib(self) -> int:
-        """The local data share of a compute unit, in KiB."""
+        """The size of the local data share (LDS) of a compute unit, in KiB."""
         return 160 if self.gfx_version == (9, 5, 0) else 64
 
     @property
@@ -94,7 +94,10 @@ class SimCard:
 
     @property
     def save_area_xccs(self) -> int:
-        """XCCs among which a queue's save area is divided: several only for gfx 9.4 and 9.5. See PRESETS."""
+        """The number of XCCs (dies) among which the memory for a preempted queue is divided.
+
+        All XCCs of the card for gfx 9.4 and 9.5, else 1. See PRESETS.
+        """
         return self.xcc if self.gfx_version[:2] in ((9, 4), (9, 5)) else 1
 
     @property
@@ -133,7 +136,7 @@ KEYS = {
 
 
 def load(path: Path, machine: int = 0) -> list[SimCard]:
-    """The cards in a YAML file, read as `parse` reads its text. Raises SpecError, whose message gives the cure."""
+    """The cards that a YAML file describes (see `parse`). Raises SpecError, whose message says what to do."""
     try:
         return parse(path.read_text(encoding="utf-8"), machine)
     except OSError as error:
@@ -143,9 +146,9 @@ def load(path: Path, machine: int = 0) -> list[SimCard]:
 
 
 def parse(text: str, machine: int = 0) -> list[SimCard]:
-    """The cards in the YAML text, each with a PCI address and a unique id. Raises SpecError.
+    """The cards that a YAML text describes, each with a PCI address and a unique id. Raises SpecError.
 
-    Cards of machines with different numbers have different unique ids, as hardware has.
+    Cards of machines with different numbers get different unique ids, as real cards have.
     """
     try:
         document = yaml.safe_load(text)
@@ -162,7 +165,10 @@ def parse(text: str, machine: int = 0) -> list[SimCard]:
 
 
 def number(cards: Sequence[SimCard], machine: int = 0) -> list[SimCard]:
-    """The cards; each card without a PCI address or a unique id has got one. Raises SpecError if two are equal."""
+    """The cards, with a PCI address and a unique id added where one was missing.
+
+    Raises SpecError if two cards have the same address or id.
+    """
     if len(cards) > MAX_CARDS:
         raise SpecError(f"{len(cards)} cards: at most {MAX_CARDS} can be simulated")
     numbered = [

@@ -1,7 +1,7 @@
 """Unpacks Debian packages into a folder without installing them; apt lists the packages that are needed.
 
-It needs apt-get and dpkg-deb, but not root. Where the machine's package lists are missing, or lack the package, lists
-are first fetched into a folder of our own.
+The module needs apt-get and dpkg-deb, but not root. If the machine's package lists are missing, or lack the package,
+lists are first fetched into a folder of our own.
 """
 
 import platform
@@ -48,7 +48,7 @@ class Apt:
             self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
 
     def needs(self, *packages: str, bare: bool = False) -> dict[str, str]:
-        """By name, the version of each package that apt would install; with `bare`, as if none were installed yet."""
+        """The version, by name, of each package that apt would install; with `bare`, as if none were installed yet."""
         options = [*self._options, *(["-o", "Dir::State::status=/dev/null"] if bare else [])]
         wanted = ["--simulate", "--no-install-recommends", *self._preferred, "install", *packages]
         command = ["apt-get", *options, *wanted]
@@ -71,7 +71,7 @@ class Apt:
         return versions
 
     def _only(self, releases: Iterable[str], own: str) -> list[str]:
-        """Options that make apt look at these releases alone, on the server of the machine's own release."""
+        """Options that make apt use only these releases, from the server of the machine's own release."""
         asked = ["apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages"]
         servers = dict(line.split() for line in self._run(asked, "asking apt for its server").splitlines())
         if own not in servers:
@@ -86,7 +86,7 @@ class Apt:
         return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
 
     def _run(self, command: list[str], doing: str) -> str:
-        """Run a command and return its output. No message of ours quotes the output: it names package hosts."""
+        """Run a command and return its output. Our messages never quote the output, because it names package hosts."""
         try:
             done = subprocess.run(
                 command,
@@ -106,9 +106,9 @@ class Apt:
 
 
 def kept(final: Path, prefix: str, make: Callable[[Path], Path]) -> Path:
-    """The folder `final`; if it is missing, the folder that `make(scratch)` returns becomes it.
+    """The folder `final`; if it does not exist, it is made first, by renaming the folder that `make(scratch)` returns.
 
-    Any number of processes may call this at once: the folder appears whole, by one rename.
+    Any number of processes may call this at once: the folder appears complete, by one rename.
     """
     if final.is_dir():
         return final
@@ -130,7 +130,7 @@ def _offered(package: str) -> bool:
 
 
 def _for(architecture: str) -> list[str]:
-    """Options that make apt look at packages of this architecture alone."""
+    """Options that make apt use only packages of this architecture."""
     names = ("APT::Architecture", "APT::Architectures")
     return [part for name in names for part in ("-o", f"{name}={architecture}")]
 

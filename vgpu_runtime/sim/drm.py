@@ -1,4 +1,4 @@
-"""The PCI and DRM side of a simulated card, and its health.
+"""The files of a simulated card in sysfs that its PCI device and DRM device have, and the card's health.
 
 A card is `sys/devices/pci0000:00/<pci>/` with its files, which `sys/bus/pci/devices/<pci>`,
 `sys/class/drm/cardN/device` and `sys/class/drm/renderDM/device` point at, all with relative links.
@@ -16,7 +16,7 @@ RAS_COUNT = Path("ras/umc_err_count")
 
 
 def minor(index: int) -> int:
-    """The render node's number of the `index`-th card."""
+    """The number of the `index`-th card's render node."""
     return FIRST_RENDER_MINOR + index
 
 
@@ -86,7 +86,7 @@ def _device(folder: Path, uuid: str) -> Path:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file of the simulated sysfs whole: no reader may see half of it."""
+    """Write a file of the simulated sysfs in one step, so that no reader sees half of it."""
     new = path.with_name(f".{path.name}")
     new.write_text(text, encoding="ascii")
     new.replace(path)

@@ -1,7 +1,7 @@
 """The real HIP runtime for simulated cards, from Debian's packages: downloaded and unpacked, never installed.
 
-Packages go into a cache folder. apt itself says which ones the machine lacks: HIP's own always, LLVM (which its
-code-object library loads) only where it is not installed.
+Packages are unpacked into a cache folder. apt itself says which packages the machine lacks: always those of HIP; LLVM,
+which HIP's code-object library loads, only where it is not installed.
 """
 
 import os
@@ -41,7 +41,7 @@ def present(cache: Path) -> bool:
 
 
 def ensure(cache: Path) -> Path:
-    """The folder with libamdhip64.so.5 and its dependencies, which the first call fetches into `cache`.
+    """The folder with libamdhip64.so.5 and its dependencies; the first call fetches these files into `cache`.
 
     Any number of processes may call this at once. Raises HipUnavailableError.
     """

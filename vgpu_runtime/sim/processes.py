@@ -1,6 +1,7 @@
-"""The KFD's figures of processes on a simulated machine, as Linux's kfd_process.c shows them in sysfs.
+"""The figures of processes that the driver (KFD) shows in sysfs, on a simulated machine, as in Linux's kfd_process.c.
 
-The simulated driver does not write them: it lives in the container, and does not know its process's number on the host.
+The simulated driver does not write these files: it runs in the container's processes, and does not know their numbers
+on the host.
 """
 
 import shutil

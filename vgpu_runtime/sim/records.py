@@ -1,8 +1,8 @@
-"""Records of slices of Hygon's cards: the file in which the simulated driver keeps them, and their files in sysfs.
+"""Hygon's records of slices: the file in which the simulated driver keeps them, and their files in the simulated sysfs.
 
 The maker's driver shows each slice that a process uses, and for a second longer, as
 /sys/devices/virtual/kfd/kfd/vgpu/0x<gpu_id>@<pipe_id>/entry (layout: the GPUStack operator's Hygon cases 3 and 5). The
-simulated driver lives in the containers and cannot write there, so `refresh` does. Driver and layout: driver/pipes.c.
+simulated driver runs in the containers and cannot write there, so `refresh` does. Driver and layout: driver/pipes.c.
 """
 
 import re
@@ -34,7 +34,7 @@ class Record:
 
 
 def create(folder: Path) -> None:
-    """Create the empty file of the driver's records, to which processes of any user can write."""
+    """Create the empty file of the driver's records; processes of any user can write it."""
     path = folder / "state/pipes"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bytes(CARDS * PIPES * RECORD.size))

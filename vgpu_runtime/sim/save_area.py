@@ -1,10 +1,10 @@
 """The save area of a compute queue: its size, and how each Linux release checks it.
 
-When a queue is preempted, its running waves are saved to memory that the process passed when it created the queue.
-Linux computes the size of this memory from the whole card (drivers/gpu/drm/amd/amdkfd/kfd_queue.c,
-kfd_queue_ctx_save_restore_size); the runtime in the process computes it from `simd_count` in the topology. From 6.12 on
-CREATE_QUEUE compares the two sizes (kfd_queue_acquire_buffers) and answers EINVAL where they differ: where the topology
-shows fewer units, no queue can be made.
+The save area is memory that a process passes when it creates a queue. When the queue is preempted, its running waves
+are saved to this memory. Linux computes the size of a save area from the whole card
+(drivers/gpu/drm/amd/amdkfd/kfd_queue.c, kfd_queue_ctx_save_restore_size); the runtime in the process computes it from
+`simd_count` in the topology. From Linux 6.12 on CREATE_QUEUE compares the two sizes (kfd_queue_acquire_buffers) and
+answers EINVAL if they differ: if the topology shows fewer compute units, no queue can be made.
 """
 
 import enum
@@ -35,9 +35,9 @@ class Kernel(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaveArea:
-    """The sizes of a queue's save area, in bytes for each of `xccs` XCCs.
+    """The sizes of the memory to which a preempted queue is saved, in bytes for each of the card's `xccs` XCCs (dies).
 
-    `stack` is a part of `size`. `debug` is added behind `size`, and the topology never shows it.
+    `stack` is a part of `size`. `debug` bytes follow after `size`; the topology never shows them.
     """
 
     stack: int
@@ -47,7 +47,7 @@ class SaveArea:
 
     @property
     def mapping(self) -> int:
-        """The bytes that must be mapped for all XCCs."""
+        """The bytes that a process must map for all XCCs together, in whole pages."""
         return _up((self.size + self.debug) * self.xccs, _PAGE)
 
 
@@ -57,7 +57,10 @@ def save_area(card: SimCard) -> SaveArea:
 
 
 def sizes(gfx: Gfx, units: int, engines: int, xccs: int = 1, lds_kib: int = 64) -> SaveArea:
-    """The save area by Linux's formulae, for the whole card. A runtime that sees fewer `units` gets other sizes."""
+    """The sizes of a queue's save area by Linux's formulae, for a card of `units` compute units.
+
+    A runtime that sees fewer compute units than the card has computes other sizes.
+    """
     navi = gfx >= (10, 1, 0)
     units //= xccs
     waves = units * 32 if navi else min(units * 40, engines * 512)
@@ -69,7 +72,7 @@ def sizes(gfx: Gfx, units: int, engines: int, xccs: int = 1, lds_kib: int = 64) 
 
 
 def _vector_registers(gfx: Gfx) -> int:
-    """Bytes of one unit's vector registers."""
+    """The size of the vector registers of one compute unit, in bytes."""
     if gfx in _LARGE:
         return 0x80000
     return 0x60000 if gfx in _MIDDLE else 0x40000

@@ -68,9 +68,9 @@ def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL)
 
 
 def add_driver(folder: Path) -> None:
-    """Copy the simulated driver into the machine's folder, from which containers get it.
+    """Copy the simulated driver into the machine's folder, from which containers get the driver.
 
-    Raises OSError if it is not built.
+    Raises OSError if the driver is not built.
     """
     target = folder / DRIVER
     if not target.exists() or not filecmp.cmp(BUILD / DRIVER, target, shallow=False):
@@ -123,7 +123,7 @@ def _gpu_properties(card: SimCard, minor: int, kernel: Kernel) -> dict[str, int]
 
 
 def _properties(**known: int) -> dict[str, int]:
-    """The properties of a topology node in the kernel's order; properties that are not given have defaults."""
+    """The text of a topology node's properties in the kernel's order; a property that is not given has its default."""
     names = (
         "cpu_cores_count simd_count mem_banks_count caches_count io_links_count p2p_links_count cpu_core_id_base"
         " simd_id_base max_waves_per_simd lds_size_in_kb gds_size_in_kb num_gws wave_front_size array_count"
@@ -192,7 +192,10 @@ def _link(folder: Path, node_from: int, node_to: int) -> None:
 
 
 def _cache(folder: Path, level: int, kib: int) -> None:
-    """Write the files of one cache of this level; real cards have one per compute unit, which no program here needs."""
+    """Write the topology's files of one memory cache of this level (L1, L2).
+
+    Real cards have a cache per compute unit, which no program here needs.
+    """
     cache = {
         "processor_id_low": _SIMD_ID_BASE, "level": level, "size": kib, "cache_line_size": 64,
         "cache_lines_per_tag": 1, "association": 16, "latency": 0, "type": _CACHE_OF_SIMD_DATA,

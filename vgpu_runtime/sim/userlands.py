@@ -1,7 +1,7 @@
 """Userlands of other releases of Debian with newer HIP: each unpacked into a folder of the cache, never installed.
 
-HIP of such a release needs a newer libc than this machine may have. So all that it needs comes with it, and a program
-runs on it by the dynamic loader of that folder (`Root.command`), or with the folder as its root.
+HIP of such a release may need a newer libc than this machine has. So the folder has everything that HIP needs. A
+program is started by the dynamic loader of that folder (`Root.command`), or with the folder as its root.
 """
 
 import functools
@@ -54,7 +54,7 @@ class Root:
         return self._only(f"usr/lib/*/{self.userland.library}").parent
 
     def command(self, *words: str | Path) -> list[str]:
-        """The command that runs a program of this machine, and its arguments, on the userland's libraries."""
+        """The command that runs a program of this machine, with these arguments, on the userland's libraries."""
         return [str(self.loader), "--library-path", str(self.libraries), *map(str, words)]
 
     def _only(self, pattern: str) -> Path:
@@ -64,7 +64,7 @@ class Root:
 
 
 def ensure(cache: Path, userland: Userland) -> Root:
-    """The userland, which the first call fetches into `cache`: up to 80 MB, 300 MB on the disk.
+    """The userland's folder in `cache`; the first call downloads up to 80 MB, which take 300 MB of disk.
 
     Any number of processes may call this at once. Raises HipUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""Used VRAM of simulated cards: the file in which each process that uses a card counts its use.
+"""Used memory (VRAM) of simulated cards: a file with a slot for each process that uses a card.
 
 Driver and layout: driver/vram.c. A slot counts while its process holds the slot's lock, so until the process ends.
 """
@@ -14,7 +14,7 @@ _LOCK_BASE = 1 << 40
 
 
 def account(folder: Path, card: int) -> Path:
-    """The text file with the used memory of the `card`-th KFD card; the simulated driver writes it too."""
+    """The path of the text file with the used memory of the `card`-th KFD card; the simulated driver writes it too."""
     return folder / f"state/vram_used.{card}"
 
 
