@@ -90,7 +90,8 @@ class Allocator:
 
         A pod of a gang keeps an earlier reservation on one of `nodes`. If it has none, all pods of its gang are placed,
         or none. `named` is true if /bind named the node for this pod alone: then the node is not offered to other pods
-        of the gang, and the refusal budget is not used. Raises LaterError if that budget is used up.
+        of the gang, and the refusal does not count in the refusal budget. Raises LaterError if that budget, the time
+        for refusals, is used up.
         """
         with self._view.lock:
             self.expire()
@@ -276,7 +277,7 @@ class Allocator:
         return alone() if named else self.waiting.budget.decided(pod.namespace, request, alone)
 
     def _refused_again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
-        """The pod's last refusal if it still holds, and a decision would have no other effect; else None.
+        """The pod's latest refusal if it still holds, and a decision would have no other effect; else None.
 
         kube-scheduler asks for refused pods at every event, so this is the call that comes most often.
         """

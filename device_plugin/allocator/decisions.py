@@ -1,4 +1,7 @@
-"""/decisions: the leader's reservations and target workload, so that people's commands decide as the leader does."""
+"""/decisions: the leader's reservations and target workload, for people's commands.
+
+The target workload is the mix of requests that the leader has learnt. With both, a command decides as the leader does.
+"""
 
 from collections.abc import Mapping
 from typing import Any

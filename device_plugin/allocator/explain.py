@@ -178,8 +178,8 @@ class Explainer(Service):
     ) -> Grant | Refusal | None:
         """The answer that /filter would give if every node were offered.
 
-        The slices promised to `beneficiary` count as free. For a pod of a gang, the answer is the gang's last refusal;
-        None if there is none.
+        The slices promised to `beneficiary` count as free. For a pod of a gang, the answer is the gang's latest
+        refusal; None if there is none.
         """
         if request.gang is None:
             with planner.ledger.transaction():

@@ -1,4 +1,4 @@
-"""Learning: build the target workload from the requests of pods that come and stay."""
+"""Learning: the target workload is the mix of requests of pods that come and stay, counted here."""
 
 from collections import OrderedDict
 from collections.abc import Callable

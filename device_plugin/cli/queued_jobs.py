@@ -1,7 +1,7 @@
 """Reads the jobs of queues: from the job engine, else from the API server's Jobs, which a tenant may list.
 
 Rows of both sources have the keys of the engine's answer. A row that is made of a Job has no place, forecast and
-progress of a program; the reason why it waits is the engine's last event about it.
+progress of a program; the reason why it waits is the engine's latest event about it.
 """
 
 import argparse
@@ -133,7 +133,7 @@ class JobsReader:
         return jobs, missing
 
     def _reasons(self) -> Mapping[str, str]:
-        """Returns the last reason why each Job waits, by its UID; empty if the caller may not read events."""
+        """Returns the latest reason why each Job waits, by its UID; empty if the caller may not read events."""
         with suppress(ApiError):
             events = self._client.list(EVENTS, Where(self._namespace, fields=_OF_JOBS)).items
             return {

@@ -1,6 +1,7 @@
 """The HTTP API on loopback: /filter, /preempt and /bind for the kube-scheduler in our pod, /explain for people.
 
-/decisions exports this replica's reservations and target workload, so that people's commands decide as it does.
+/decisions exports this replica's reservations and the mix of requests that it has learnt, so that people's commands
+decide as this replica does.
 """
 
 from collections.abc import Mapping

@@ -85,7 +85,7 @@ class Bound:
 class ClusterGauges(Service):
     """Returns all metrics of the service when called. Holdings are read from a snapshot, without the lock.
 
-    `unread` returns the error of the last read of the Lease, empty if it succeeded. `wall` returns the seconds since
+    `unread` returns the error of the latest read of the Lease, empty if it succeeded. `wall` returns the seconds since
     1970.
     """
 

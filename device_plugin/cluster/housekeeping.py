@@ -34,8 +34,8 @@ class Housekeeping(Service):
     def step(self) -> None:
         """Do each piece of periodic work once, in this order.
 
-        Reservations expire, new pods are counted for the target workload, unanswered Bindings are settled, pods that
-        the watch has not shown are read, and pods are deleted or evicted.
+        Reservations expire, the requests of new pods are counted in the learnt mix of requests, unanswered Bindings are
+        settled, pods that the watch has not shown are read, and pods are deleted or evicted.
         """
         self._allocator.expire()
         with self._view.lock:

@@ -31,7 +31,7 @@ FIRST_DELAY, LAST_DELAY = 30.0, 600.0
 
 @dataclass(slots=True)
 class _Tried:
-    """A pod's eviction: when it is due, the delay after the last try, and whether a refusal was reported."""
+    """A pod's eviction: when it is due, the delay after the latest try, and whether a refusal was reported."""
 
     due: float = 0.0
     delay: float = FIRST_DELAY / 2

@@ -68,7 +68,7 @@ class Leader:
 
     @property
     def holds(self) -> bool:
-        """True if the last successful read showed the Lease as ours, even if that was long ago."""
+        """True if the latest successful read showed the Lease as ours, even if that was long ago."""
         with self._lock:
             return self._lease is not None and self._ours(self._lease.holder)
 
@@ -83,7 +83,7 @@ class Leader:
             return self._why_not_fenced() or ("" if self._placing else _BEGINNING)
 
     def unread(self) -> str:
-        """The error of the last read of the Lease, as text; empty if it succeeded."""
+        """The error of the latest read of the Lease, as text; empty if it succeeded."""
         with self._lock:
             return self._error
 

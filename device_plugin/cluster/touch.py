@@ -80,7 +80,10 @@ class _Queue:
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Replace the queue by these pods. In each namespace the pods that the last round did not reach come first."""
+        """Replace the queue by these pods.
+
+        In each namespace the pods that the previous round did not reach come first.
+        """
         of: dict[str, list[str]] = defaultdict(list)
         for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
             of[each.pod.namespace].append(each.pod.uid)
@@ -176,7 +179,7 @@ class Touch(Service):
     def _begin_round(self, now: float) -> None:
         """Begin a new round of all refused pods GRACE_SECONDS after a change of the cluster.
 
-        While the last round still has pods to try, the new one begins ROUND_SECONDS after it at the earliest.
+        While the previous round still has pods to try, the new one begins ROUND_SECONDS after it at the earliest.
         """
         with self._view.lock:
             news = self._allocator.news()

@@ -59,8 +59,8 @@ def place_all(
 ) -> Sequence[Grant] | Refusal:
     """Place all `members` or none; returns their grants, which are then in the ledger, or a refusal.
 
-    The members must hold nothing before, and `placer` must read this `ledger`. By default the search may take LOOKS
-    looks at cards.
+    The members must hold nothing before, and `placer` must read this `ledger`. By default the search may compare a
+    request with a card LOOKS times.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
@@ -256,7 +256,7 @@ class Asked:
 
 @dataclass(slots=True)
 class GangState:
-    """The state of one gang that lasts between decisions: the last refusal, and the deadline of its reservations.
+    """The state of one gang that lasts between decisions: the latest refusal, and the deadline of its reservations.
 
     A method records an event. If it returns UIDs, the caller must end the reservations of these pods.
     """
@@ -278,7 +278,7 @@ class GangState:
         return first, *others[: max(0, view.size - view.placed - 1)]
 
     def known(self, asked: Asked) -> Refusal | None:
-        """The last refusal if its decision had equal inputs; else None."""
+        """The latest refusal if its decision had equal inputs; else None."""
         return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
 
     def may_fit(self, view: GangView, freed: int) -> bool:
@@ -294,7 +294,7 @@ class GangState:
         self.refused = asked, answer
 
     def reserve(self, until: float) -> None:
-        """Record that all missing pods got reservations, which last until `until`; the last refusal is dropped."""
+        """Record that all missing pods got reservations, which last until `until`; the latest refusal is dropped."""
         self.refused = None
         self.keep(until)
 

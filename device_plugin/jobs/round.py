@@ -41,7 +41,7 @@ MOST_TRIED = 2
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The last round: its time, the states of the Jobs, the plan, and the `seconds` that the plan took.
+    """The latest round: its time, the states of the Jobs, the plan, and the `seconds` that the plan took.
 
     The mappings below are by job:
 

@@ -148,8 +148,9 @@ def promised_widths(
 def wanted(record: Resize, jobs: Mapping[JobKey, Managed], held: Set[GroupKey]) -> bool:
     """True if a shrink still helps: its beneficiary waits, and was not started after the record was written.
 
-    The beneficiary may also be a running split that waits for a wider window. A shrink without a beneficiary always
-    helps. A shrink for a group in `held` does not help, because none of that group's waiting Jobs starts.
+    The beneficiary may also be a running split, a Job of sub-tasks, that waits until more of them may run at a time. A
+    shrink without a beneficiary always helps. A shrink for a group in `held` does not help, because none of that
+    group's waiting Jobs starts.
     """
     if record.beneficiary is None:
         return True

@@ -147,7 +147,7 @@ class Candidate:
         self.found: Lease | None = None
         """The Lease as it was last read or written."""
         self.read_at = NEVER
-        """The time on `clock` at which the last successful read was sent."""
+        """The time on `clock` at which the latest successful read was sent."""
         self._attempted = NEVER
 
     def attempt(self, *, takes_free: bool = True) -> bool:
@@ -194,7 +194,7 @@ class Candidate:
     def due(self, usual: float) -> float:
         """Returns the seconds until the next attempt: `usual`, or fewer if another holder's Lease may be taken sooner.
 
-        Returns 0 if the Lease became free to take after the last attempt.
+        Returns 0 if the Lease became free to take after the previous attempt.
         """
         at = self._election.taken_from()
         return usual if at <= self._attempted else min(usual, max(0.0, at - self._clock()))

@@ -36,7 +36,7 @@ class HostProcesses(Protocol):
         """Read which processes run now, and the pod of each; `of` returns them until the next look."""
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
-        """The oldest processes of each container of the pod of this UID at the last look, its sandbox included.
+        """The oldest processes of each container of the pod of this UID at the latest look, its sandbox included.
 
         At most `most` of each container; a few of each if None.
         """

@@ -238,7 +238,7 @@ class KnownJobs:
     # The known Jobs
 
     def managed(self) -> Mapping[JobKey, Managed]:
-        """The Jobs that can be read, by namespace and name, each with its pods and the last report of its program.
+        """The Jobs that can be read, by namespace and name, each with its pods and the latest report of its program.
 
         Objects that a queued workload owns are left out, because they start with it.
         """
@@ -272,7 +272,7 @@ class KnownJobs:
         return {known.job.key: (known.job, known.problem) for known in unread}
 
     def _completed(self, known: Managed) -> Managed:
-        """The Job with its pods, its program's last report, its history, and the answer that fixed its width."""
+        """The Job with its pods, its program's latest report, its history, and the answer that fixed its width."""
         pods = tuple(sorted(self.pods.of(known.job), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         received = self._received.get(first, _SILENT)
@@ -327,7 +327,7 @@ def _newer(job: Job, known: Job) -> bool:
 
 
 def _checkpoint(pods: Collection[Pod]) -> Checkpoint | None:
-    """The last request for a checkpoint to the program of index 0; None if there is none, or a malformed one."""
+    """The latest request for a checkpoint to the program of index 0; None if there is none, or a malformed one."""
     for pod in pods:
         text = pod.annotation(CHECKPOINT) if pod.index == 0 else ""
         if text:

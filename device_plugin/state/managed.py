@@ -32,7 +32,7 @@ class Managed:
     - `problem` says why the Job cannot be read; `spec` is meaningless then.
     - `lost`: the Job's annotation does not hold the record any more. `past` is the copy of the record, without the
       change that it announced, in the Job's status.
-    - `checkpoint` is the last request for a checkpoint to the program of index 0. The agent of that program's node
+    - `checkpoint` is the latest request for a checkpoint to the program of index 0. The agent of that program's node
       reported `saved` checkpoints and `progress` at `received`, in seconds since 1970; `history` has all reports.
     - `rigid` is the API server's answer when it refused a new width, `refusal` its answer when it refused pods that the
       Job lacks; each is empty without a refusal.
@@ -61,8 +61,8 @@ class Managed:
     def planned_like(self, other: "Managed") -> bool:
         """True if this Job and `other` differ in nothing that a plan depends on; Jobs that cannot be read are alike.
 
-        The time of the program's last report counts only while a change of the Job is under way, because the change may
-        need a checkpoint.
+        The time of the program's latest report counts only while a change of the Job is under way, because the change
+        may need a checkpoint.
         """
         return bool(self.problem and other.problem) or self._planned() == other._planned()
 
@@ -118,7 +118,8 @@ class Managed:
     def has(self, width: int) -> bool:
         """True if the Job has this width; width 0 means that the Job is suspended.
 
-        A split has each width up to the number of sub-tasks that it may run at a time (its window).
+        A split, a Job of sub-tasks, has each width up to the number of sub-tasks that it may run at a time (its
+        window).
         """
         if self.job.suspend or width == 0:
             return self.job.suspend == (width == 0)
@@ -138,7 +139,7 @@ class Managed:
     def attained(self, now: float) -> float:
         """The service that the Job has had until `now`, in card-seconds.
 
-        The service is the amount in the last record, and the Job's cards times the seconds since.
+        The service is the amount in the latest record, and the Job's cards times the seconds since.
         """
         record, job = self.record, self.job
         before = record.attained if record is not None else 0.0
@@ -149,7 +150,7 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its width: by its last record, or later if somebody else started it."""
+        """The time when the running Job got its width: by its latest record, or later if somebody else started it."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
@@ -214,7 +215,10 @@ class Managed:
 
     @property
     def index_ended(self) -> bool:
-        """True if an index has succeeded that would run again after a change of the width; never true for a split."""
+        """True if an index has succeeded that would run again after a change of the width.
+
+        Never true for a split, a Job of sub-tasks.
+        """
         return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
 
     def may_have(self, width: int) -> bool:
@@ -289,7 +293,7 @@ class Managed:
 
     @property
     def by_hand(self) -> bool:
-        """True if somebody other than the engine has changed the width of the running Job since its last record."""
+        """True if somebody other than the engine has changed the width of the running Job since its latest record."""
         record = self.record
         if record is None or self.job.suspend:
             return False

@@ -26,7 +26,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class Known:
-    """A pod, the time of its last news, and its request while it is unbound.
+    """A pod, the time of its latest news, and its request while it is unbound.
 
     `watched`: the watch has shown the pod. `doubted`: etcd was restored, and there was no news of the pod since.
     """
@@ -163,12 +163,15 @@ class KnownPods:
         self._gone.clear()
 
     def misplaced(self, pod: Pod) -> bool:
-        """True if the pod is known as bound to another node, but that news is older than the last restore of etcd."""
+        """True if the pod is known as bound to another node, but that news is older than the latest restore of etcd."""
         known = self._known.get(pod.uid)
         return known is not None and known.doubted and known.pod.node not in ("", pod.node)
 
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
-        """Record a pod's state; returns the pod as it is known now. Old news changes only the time of the last news."""
+        """Record a pod's state; returns the pod as it is known now.
+
+        Old news changes only the time of the latest news.
+        """
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)

@@ -26,7 +26,7 @@ class MemoryReturn:
         self._before = 0
 
     def step(self) -> None:
-        """Give free memory back to the kernel if the number of pods has changed by MANY_PODS since the last time."""
+        """Give free memory back to the kernel after each change of the number of pods by MANY_PODS or more."""
         pods = self._pods()
         if self._trim is not None and abs(pods - self._before) >= MANY_PODS:
             self._trim(0)

@@ -60,7 +60,7 @@ class WorkloadWatches:
         return f"{', '.join(absent)} were not listed yet" if absent else ""
 
     def step(self) -> float:
-        """Begin to watch each kind that was installed since the last look; returns the seconds until the next look."""
+        """Begin to watch each kind that was installed since the previous step; returns the seconds until the next."""
         if not self._ready():
             return 0.25
         try:

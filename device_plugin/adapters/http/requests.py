@@ -63,7 +63,7 @@ class Reader:
     # llhttp calls these.
 
     def on_message_begin(self) -> None:
-        """Forget the parts of the last request: a new one begins."""
+        """Forget the parts of the previous request: a new one begins."""
         self._begin()
 
     def on_url(self, part: bytes) -> None:

@@ -220,7 +220,7 @@ def _host(spec: structs.PodSpec, asked: Sequence[_Asked]) -> HostAmounts:
 
 
 def _refused(scheduled: structs.Condition) -> int:
-    """Returns a hash of kube-scheduler's last reason to refuse the pod; 0 if the pod was not refused."""
+    """Returns a hash of kube-scheduler's latest reason to refuse the pod; 0 if the pod was not refused."""
     if scheduled.status != "False" or scheduled.reason == "SchedulingGated":
         return 0
     return hash((scheduled.reason, scheduled.message)) or 1

@@ -2,7 +2,8 @@
 
 kube-scheduler asks for one pod at a time. While pods of the gang are missing, each of its pods is refused. Once the
 gang is complete, the first /filter for a pod of it reserves for all; later calls find these reservations.
-`core/gang.py` decides the next step of a gang; this module carries it out on the ledger, within the refusal budget.
+`core/gang.py` decides the next step of a gang; this module carries it out on the ledger, while the time for refusals
+(the refusal budget) lasts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +120,7 @@ class Gangs:
         """The pod's reservation on one of `nodes`; if there is none yet, all pods of its gang get one, or none does.
 
         `nodes` are also recorded for the gang's pods with equal requests, unless /bind `named` a node for this pod.
-        Raises LaterError if the refusal budget is used up.
+        Raises LaterError if the time for refusals (the refusal budget) is used up.
         """
         member = self._groups.gang_pod(pod.uid)
         if member is None or member.gang != request.gang:
@@ -183,7 +184,7 @@ class Gangs:
         return True
 
     def worth_asking(self, pod: Pod) -> bool:
-        """True if all pods of the gang exist, and slices became free after the gang's last refusal, if it had one."""
+        """True if all pods of the gang exist, and slices became free after the gang's latest refusal, if it had one."""
         member = self._groups.gang_pod(pod.uid)
         if member is None or not member.unbound:
             return False

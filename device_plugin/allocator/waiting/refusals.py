@@ -143,7 +143,7 @@ class Waiting:
 
 
 class WaitingPods(Bounded[str, Waiting]):
-    """The refused pods by UID, each with its last refusal."""
+    """The refused pods by UID, each with its latest refusal."""
 
     def __init__(self, ledger: Ledger, node_lists: NodeLists) -> None:
         super().__init__(MOST_WAITING, MOST_WAITING_OF_NAMESPACE)
@@ -162,7 +162,7 @@ class WaitingPods(Bounded[str, Waiting]):
         self.keep(self._waiting(pod, here, refused, gang, waits_for, hopeless))
 
     def again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
-        """The pod's last refusal, if it is certain that a new decision on the same `nodes` would refuse too; else None.
+        """The pod's latest refusal, if a new decision on the same `nodes` would certainly refuse too; else None.
 
         It is certain until a slice ends or an inventory changes: no node had the cards for `request`, new grants only
         take more, and the nodes of the pod's group did not matter. A lasting refusal, which no freed slice can change,

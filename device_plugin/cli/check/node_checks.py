@@ -59,7 +59,7 @@ def agents(installed: Installation) -> Iterator[Finding]:
 
 
 def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, str]]:
-    """Yields node and text of the last Preflight event of each node whose agent is not Ready.
+    """Yields node and text of the latest Preflight event of each node whose agent is not Ready.
 
     Events about other nodes are left out, because only an agent that is not Ready posts one.
     """

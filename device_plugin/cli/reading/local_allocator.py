@@ -1,7 +1,7 @@
 """Makes an allocator from lists that the caller may read. It decides as the cluster service does, and binds nothing.
 
-The leader of the cluster service has its reservations and its target workload only in its memory. If the caller may
-forward a port to the leader, the allocator takes them over.
+The leader of the cluster service has its reservations, and the mix of requests that it has learnt, only in its memory.
+If the caller may forward a port to the leader, the allocator takes both over.
 """
 
 import argparse

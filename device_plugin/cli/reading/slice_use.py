@@ -107,7 +107,7 @@ class SliceUseReader:
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
         """Returns the use of slices on these nodes, as far as it is known. Raises ApiError.
 
-        While the last answer is kept, it is returned again, whatever the nodes are.
+        While the latest answer is kept, it is returned again, whatever the nodes are.
         """
         now = time.monotonic()
         if not self._wanted:

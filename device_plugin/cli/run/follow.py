@@ -53,8 +53,8 @@ class JobEnd:
 class Following:
     """Follows one Job. `asked` returns the job engine's reason why the Job waits; empty if it is not known.
 
-    `parts` is true for a split, whose progress is its finished sub-tasks. With `every` the output of all pods is
-    printed, else only that of index 0.
+    `parts` is true for a split, a Job of sub-tasks; its progress is the number of finished sub-tasks. With `every` the
+    output of all pods is printed, else only that of index 0.
     """
 
     def __init__(

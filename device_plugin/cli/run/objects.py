@@ -265,7 +265,7 @@ def _job(new: NewJob) -> dict[str, Any]:
 
 
 def _failures(new: NewJob) -> dict[str, int]:
-    """Returns the Job's field that limits failed pods: `backoffLimit`, in a split `backoffLimitPerIndex`."""
+    """Returns the Job's field that limits failed pods: `backoffLimit`, or with sub-tasks `backoffLimitPerIndex`."""
     if new.scripts:
         return {"backoffLimitPerIndex": new.retries or 0}
     if new.retries is not None:

@@ -1,4 +1,4 @@
-"""Decodes the pods of a Job, with only the fields that commands need: a split may have thousands of pods."""
+"""Decodes the pods of a Job, with only the fields that commands need: a Job of sub-tasks may have thousands of pods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

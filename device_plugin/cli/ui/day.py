@@ -90,7 +90,7 @@ class HeldDay:
                 day.share = held_share(node)
 
     def changes(self) -> Mapping[str, Row | None]:
-        """Returns the entries that changed since the last call; None for nodes that are gone."""
+        """Returns the entries that changed since the previous call; None for nodes that are gone."""
         with self._lock:
             now = self._clock()
             column = int(now // COLUMN_SECONDS)

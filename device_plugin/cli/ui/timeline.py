@@ -142,7 +142,7 @@ class Timeline:
                 self._end(job.uid, times)
 
     def changes(self) -> Mapping[str, Row | None]:
-        """Returns the entries of Jobs that changed since the last call, None for those that are not shown any more."""
+        """Returns the entries that changed since the previous call, by Job; None for a Job that is no longer shown."""
         with self._lock:
             self._forget_old()
             found = dict[str, Row | None]()

@@ -86,7 +86,10 @@ class NodeUse:
             return {"last": last, "nodes": {name: day for name, day in self._days.items() if name in shown}}
 
     def _read(self, last: int) -> dict[str, str]:
-        """Returns the levels of each node that Prometheus knows, for columns up to `last`. Raises PrometheusError."""
+        """Returns a node's shares of use as characters, by node that Prometheus knows, for columns up to `last`.
+
+        Raises PrometheusError.
+        """
         found = self._prometheus.over_time(
             _DAY, (last - COLUMNS + 1) * COLUMN_SECONDS, last * COLUMN_SECONDS, COLUMN_SECONDS
         )

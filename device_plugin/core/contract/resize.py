@@ -58,7 +58,7 @@ class Resize:
       made narrower until `spared_until`.
     - `refusals` counts the latest attempts in which the API server refused the Job's pods. `refusal` is the API
       server's reason, in the record that took the Job back to the pods that it had; empty in other records.
-    - `stopped_for` is the seconds that the Job was stopped before its last start.
+    - `stopped_for` is the seconds that the Job was stopped before its latest start.
     - `held_since` is the time since which the Job is on hold, 0 if it is not. `held_for` is the time that does not
       count as waiting: the seconds of holds since the Job was created or stopped, and the seconds before a hold if
       another Job had already made room.

@@ -21,7 +21,7 @@ from device_plugin.core.jobs.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The facts about a waiting unit that decide which running jobs may give cards to it.
+    """The facts about a waiting unit (jobs that start together) that decide which running jobs may give cards to it.
 
     They are computed once, and compared with thousands of jobs.
 
@@ -114,7 +114,7 @@ class Stoppable:
         )  # fmt: skip
 
     def level_seen_by(self, queue: str) -> int:
-        """The level of these jobs in a comparison with jobs of `queue`.
+        """The level (a power of two) of these jobs in a comparison with jobs of `queue`.
 
         In their own queue the remaining work counts, in a comparison with another queue the past service.
         """
@@ -122,12 +122,12 @@ class Stoppable:
 
 
 def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if a running job may be made narrower for the waiting unit of the claim.
+    """True if a running job may be made narrower for the waiting jobs that the claim describes.
 
     Always true for a unit of higher priority, never for one of lower priority. At equal priority the claim must not be
     `early`, and the job must be past `kept_until` and have run for `narrow_s`. If the claim is of another queue, the
-    job's queue must have more cards for its weight. A split is made narrower only for a due claim. False for a job that
-    has its least width (`floor`) already.
+    job's queue must have more cards for its weight. A split (a job of sub-tasks) is made narrower only for a due claim.
+    False for a job that has its least width (`floor`) already.
     """
     if draft.width(job) <= job.floor:
         return False
@@ -145,13 +145,13 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 
 
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if these running jobs may be stopped for the waiting unit of the claim.
+    """True if these running jobs may be stopped for the waiting jobs that the claim describes.
 
     Always true for a unit of higher priority, never for one of lower priority. At equal priority they must be
-    `willing`, no split, and past `kept_until`; the claim must not be `early`. If the claim is of another queue, their
-    own queue must have more cards for its weight. Then they are stopped for a due claim after half a quantum. For any
-    other claim they must have run for a quantum, and be of a higher level than the claim; if the claim `ran` before,
-    their turn must be over too.
+    `willing`, past `kept_until`, and no split (job of sub-tasks); the claim must not be `early`. If the claim is of
+    another queue, their own queue must have more cards for its weight. Then they are stopped for a due claim after half
+    a quantum. For any other claim they must have run for a quantum, and be of a higher level than the claim; if the
+    claim `ran` before, their turn must be over too.
 
     False for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this draft
     starts a job.
@@ -207,7 +207,10 @@ def stoppable(jobs: Iterable[JobState], rules: Rules) -> Iterator[Stoppable]:
 
 
 def narrows(job: JobState) -> bool:
-    """True if the running job may be made narrower now: it is elastic, or a split, and its width is not fixed."""
+    """True if the width of the running job may be made smaller now.
+
+    The job must be elastic or a split (a job of sub-tasks), and its width must not be fixed.
+    """
     return job.adjustable or (job.running and job.spec.parts > 0 and not job.held)
 
 

@@ -85,7 +85,7 @@ class EmptyPool:
     def looks(self, request: PodRequest, *, closed: bool) -> int:
         """The cost of computing a capacity, in looks at cards (comparisons of a request with one card).
 
-        0 if the last request asked for the same cards.
+        0 if the previous request asked for the same cards.
         """
         return 0 if self._counts[0] == _of_cards(request, closed=closed) else looks_at_all(self._table)
 

@@ -72,7 +72,7 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
 
 
 def _refuse(draft: Draft) -> None:
-    """Refuse jobs that contradict others of their group or split, and jobs that do not fit the empty pool.
+    """Refuse jobs that contradict others of their group or split (sub-tasks), or that do not fit the empty pool.
 
     A job that has run before is not refused. Closed cards count as open cards here.
     """
@@ -247,7 +247,7 @@ def _startable(draft: Draft) -> Iterator[JobState]:
 
 
 def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
-    """True for a split that has not begun, and that has room for fewer sub-tasks than it needs to begin."""
+    """True for a job of sub-tasks that has not begun, and has room for fewer sub-tasks than it needs to begin."""
     job = unit[0]
     if not job.spec.parts or draft.width(job):
         return False

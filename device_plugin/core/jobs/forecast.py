@@ -35,7 +35,7 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
 def known_ends(
     now: float, jobs: Iterable[JobState], width: Callable[[JobState], int]
 ) -> Iterator[tuple[float, JobState]]:
-    """The times of the known ends of jobs, each with its job; only jobs that hold cards, and no splits."""
+    """The known ends of the jobs that hold cards, each time with its job; jobs of sub-tasks are left out."""
     for job in jobs:
         if width(job) and job.spec.cards and not job.spec.parts:
             left = job.seconds_left(width(job))

@@ -40,7 +40,7 @@ class MeasuredRate:
 class History:
     """The progress that a job has reported until now.
 
-    `progress` is the last report, from the time `at`, with `width` replicas. `since` is the time when the job last
+    `progress` is the latest report, from the time `at`, with `width` replicas. `since` is the time when the job last
     advanced, or when its program began; None if the program has reported nothing since it began. `measured` holds one
     rate for each of the last MOST_WIDTHS widths, the newest at the end. `intervals` are the last times between two
     advances, in seconds.

@@ -207,12 +207,12 @@ class JobState:
     - `width` is the number of replicas that hold cards or have promised cards. A `held` job keeps its width, because of
       a controller above it or because an index has succeeded. `as_written`: it was started with the width that its
       author wrote. `goal_width` is the width that it needs for its goal; 0 if unknown.
-    - Times: `since` is the start of the phase, `resized` the last start or change of the width, and `started` the last
-      start. Before that start the job had been stopped for `stopped_s` seconds, 0 if it had never run.
+    - Times: `since` is the start of the phase, `resized` the latest start or change of the width, and `started` the
+      latest start. Before that start the job had been stopped for `stopped_s` seconds, 0 if it had never run.
     - Work: `attained` is its past service, in card-seconds. `remaining` is its remaining work, in seconds of one
       replica, from its progress or declared duration; None if unknown. `exponent` is the e in speed ~ width ** e.
       `telling` grades the progress that its program has reported.
-    - `unanswered` counts the last requests for a checkpoint that its program did not answer. `young` is the number of
+    - `unanswered` counts the latest requests for a checkpoint that its program did not answer. `young` is the number of
       running sub-tasks that have just begun, and lose almost nothing if they are stopped.
     - A `displaced` job was stopped for another job. A stopped job is the `widest` if every other waiting job needs
       fewer cards.
@@ -261,7 +261,10 @@ class JobState:
 
     @property
     def floor(self) -> int:
-        """The least width that the running job may shrink to; a split keeps the sub-tasks that have run for a while."""
+        """The least width to which the running job may shrink.
+
+        A split (a job of sub-tasks) keeps the sub-tasks that have run for a while.
+        """
         if self.spec.parts:
             return max(self.spec.least, self.width - self.young)
         return self.spec.least

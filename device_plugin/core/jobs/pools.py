@@ -121,7 +121,10 @@ def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
 
 
 def unit_key(job: JobSpec) -> UnitKey:
-    """The key of the Jobs that are planned with this job: its group; else its split; else the job alone."""
+    """The key of the Jobs that are planned together with this one: its group, else its split, else the job alone.
+
+    A split is a job whose sub-tasks may be Jobs.
+    """
     namespace, name = job.key
     if job.joint:
         return "group", namespace, job.group

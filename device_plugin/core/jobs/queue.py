@@ -49,9 +49,10 @@ def due_at(job: JobState, rules: Rules) -> float:
 def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due.
 
-    They are the limit of the rules, but may be fewer for a rigid job, no split, that needs more cards than every other
-    waiting job. Such a job is due after the time that it ran before, but at least `age_s`, if it needs more than one
-    card, because several cards seldom become free together, or if it ran for less than a quantum, and so lost its turn.
+    They are the limit of the rules, but may be fewer for a rigid job that has no sub-tasks and needs more cards than
+    every other waiting job. Such a job is due after the time that it ran before, but at least `age_s`, if it needs more
+    than one card, because several cards seldom become free together, or if it ran for less than a quantum, and so lost
+    its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:

@@ -64,7 +64,8 @@ def job_spec(
     """The specification of `job`, which has a queue label. Raises RequestError if a label or the spec is malformed.
 
     `priorities` are the cluster's PriorityClasses by name; the empty name is for pods that name none. `share` returns
-    the share of a card that a slice takes. `split_ratio` is the ratio of splits without the annotation.
+    the share of a card that a slice takes. `split_ratio` is the ratio of splits (Jobs of sub-tasks) without the
+    annotation.
     """
     _check_keys(job)
     queue = queue_name(job)

@@ -51,7 +51,7 @@ class Refusals:
         return found
 
     def _catch_up(self) -> None:
-        """Give a new number to each node whose record has changed since the last call."""
+        """Give a new number to each node whose record has changed since the previous call."""
         if self._version == self._ledger.version:
             return
         before = self._number

@@ -139,8 +139,8 @@ class Reservations:
     def backfill(self, unit: Unit) -> bool:
         """Admit a unit on reserved cards if it will end before the reservation starts; else false, without a change.
 
-        A unit whose end is not known, and a split, are not admitted. A user with a job that runs for longer than
-        declared is excluded, because the user's declarations are not reliable.
+        A unit whose end is not known, and a job of sub-tasks, are not admitted. A user with a job that runs for longer
+        than declared is excluded, because the user's declarations are not reliable.
         """
         if not self._made or unit[0].spec.user in self._late or any(job.spec.parts for job in unit):
             return False
@@ -335,7 +335,7 @@ def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[
 
 
 def _stays(job: JobState) -> int:
-    """The number of replicas that a running job keeps until its own end: a split keeps its least width."""
+    """The number of replicas that a running job keeps until its own end; for a job of sub-tasks, its least width."""
     return job.spec.least if job.spec.parts else 0
 
 

@@ -14,7 +14,7 @@ ROUND_LOOKS, USER_LOOKS = 200_000, 2_000
 
 
 class Share(SearchBudget):
-    """The looks at cards that a user may spend on one search; `whole` if the search can need no more."""
+    """The looks (comparisons of a request with a card) that one search may take; `whole` if it can need no more."""
 
     def __init__(self, most: int, left: float) -> None:
         super().__init__(int(min(most, left)))
@@ -22,7 +22,9 @@ class Share(SearchBudget):
 
 
 class RoundBudget:
-    """At most `looks` looks at cards in a round, divided equally among `users`; without users each may take all.
+    """At most `looks` comparisons of a request with a card in a round, divided equally among `users`.
+
+    Without users each may take all.
 
     A user gets at least USER_LOOKS, so with very many users the first users may take all looks.
     """

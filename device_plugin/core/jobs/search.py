@@ -25,8 +25,8 @@ FEW = 8
 class Search:
     """Searches for room in one ledger, by `placer`. It is used in many rounds; `begin` begins each round.
 
-    A round has at most `looks` looks at cards. For a user without looks left, a search finds no room, and an empty pool
-    counts as large enough.
+    A round compares a request with a card at most `looks` times; each comparison is a look. For a user without looks
+    left, a search finds no room, and an empty pool counts as large enough.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer, looks: float = ROUND_LOOKS) -> None:
@@ -195,7 +195,7 @@ class Search:
 
 
 class _Last(NamedTuple):
-    """The last placed replica: its request, its allowed nodes, its node, and the ledger's version after it."""
+    """The latest placed replica: its request, its allowed nodes, its node, and the ledger's version after it."""
 
     request: PodRequest
     nodes: NodeSet | None

@@ -39,7 +39,10 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        """The cards of the job's least width if the job may not be stopped after a quantum; else, and for splits, 0."""
+        """The cards of the job's least width, if the job may not be stopped after a quantum; else 0.
+
+        Also 0 for a split (a job of sub-tasks).
+        """
         rules, spec = self._rules, job.spec
         willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
         return 0.0 if willing or spec.parts else spec.least_cards

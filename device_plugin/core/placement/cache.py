@@ -34,7 +34,7 @@ class CompiledScores(Protocol):
     """Computes the scores of nodes for one shape by compiled code, until rows are assigned to other nodes."""
 
     def refresh(self, seen: int) -> None:
-        """Compute the upper bound of the score of each node whose stamp is larger than `seen`."""
+        """Compute the upper bound of the score of each node that changed after the change number (stamp) `seen`."""
 
     def best(self, among: Mask | None) -> int | None:
         """The position of the best node, of all nodes or of the nodes marked in `among`; None if none fits."""

@@ -1,6 +1,7 @@
 """Expected fill: an estimate of the part of a card's free part that later pods will be able to use.
 
-Its tables are computed in the background, for one target workload (module `workload`).
+Its tables are computed in the background, for one target workload: the shapes that later pods will probably have
+(module `workload`).
 """
 
 from collections.abc import Sequence

@@ -170,7 +170,7 @@ def looks_at_all(table: NodeTable) -> int:
 
 
 class SearchBudget:
-    """Counts the looks at cards that one decision may still take, in all and on each node."""
+    """Counts the looks (comparisons with a card) that one decision may still take, in all and on each node."""
 
     def __init__(self, total: int = LOOKS) -> None:
         self._total = total

@@ -90,7 +90,7 @@ class Fragments:
         return idle, fit
 
     def _served(self, cpu: Ints) -> Floats:
-        """For each node and group of shapes, the share of the target workload for which the node has enough CPU.
+        """For each node and group of shapes, the share of the expected requests for which the node has enough CPU.
 
         The result has the shape (…, nodes, groups).
         """
@@ -136,7 +136,10 @@ def _steps(added: Floats) -> Floats:
 
 
 class FragmentationGauge(RowCache):
-    """Measures the fragmentation of the cluster for one target workload, and updates it node by node."""
+    """Measures the fragmentation of the cluster for one target workload, the requests expected of later pods.
+
+    The measure is updated node by node.
+    """
 
     def __init__(self, table: NodeTable, fragments: Fragments) -> None:
         super().__init__(table)

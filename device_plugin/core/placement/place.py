@@ -76,7 +76,10 @@ class Placer:
         return tuple(self.table.kinds), tuple(supply.tolist())
 
     def learn(self, shapes: Sequence[Weighted]) -> None:
-        """Compute workload tables for the target workload `shapes`, which takes seconds, and use them from now on."""
+        """Compute tables for the expected requests (the target workload, `shapes`), and use them from now on.
+
+        Computing takes seconds.
+        """
         self.use(WorkloadTables(*self.supply(), shapes))
 
     def use(self, tables: WorkloadTables) -> None:
@@ -106,9 +109,9 @@ class Placer:
         return self.scores.renew(self._model.policies, most) and self._model.prepare(most)
 
     def fragmentation(self) -> float | None:
-        """The share of all cards that is idle and that the target workload cannot use, as of the last `renew`.
+        """The share of all cards that is idle and that the expected requests cannot use, as of the latest `renew`.
 
-        None without a target workload.
+        None without a target workload, which has these requests.
         """
         return self._model.gauge.ratio() if self._model.learnt else None
 
@@ -119,7 +122,7 @@ class Placer:
         """The grant on the best of `nodes` (None: all), or the refusal. The ledger is not changed.
 
         `vetted`: kube-scheduler has checked that `nodes` have enough free CPU and memory. Several decisions may share
-        one `budget`.
+        one `budget` of comparisons.
         """
         answer = self.decide(request, nodes, vetted=vetted, budget=budget)
         return answer if isinstance(answer, Grant) else answer()

@@ -94,7 +94,9 @@ def _fullness(view: NodeView) -> Floats:
 
 
 class WorkloadTables:
-    """The tables that policies need for a target workload: its `shapes`, the most frequent first, on cards of `kinds`.
+    """The tables that policies need for a target workload, the requests expected of later pods.
+
+    `shapes` are its shapes, the most frequent first, on cards of `kinds`.
 
     `supply` is the number of cards of each kind. Computing the tables takes seconds, in the background.
     """

@@ -85,7 +85,7 @@ class NodeTable(Columns):
         self.card_count = int(self.there.sum())
 
     def refresh(self) -> None:
-        """Write all changes of the ledger and the loads since the last refresh into the table."""
+        """Write all changes of the ledger and the loads since the previous refresh into the table."""
         seen, self._seen = self._seen, self._versions()
         if seen == self._seen:
             return
@@ -98,11 +98,11 @@ class NodeTable(Columns):
 
     @property
     def seen(self) -> tuple[int, int]:
-        """The versions of the ledger and of the loads as of the last refresh."""
+        """The versions of the ledger and of the loads as of the latest refresh."""
         return self._seen
 
     def node(self, name: str) -> NodeState | None:
-        """The state of a node as of the last refresh; None if it has no inventory."""
+        """The state of a node as of the latest refresh; None if it has no inventory."""
         position = self.position.get(name)
         return None if position is None else self._rows[position]
 
@@ -407,7 +407,10 @@ class RowCache(ABC):
 
 
 class StampedRowCache(RowCache):
-    """A RowCache that keeps the stamp of each row, 8 bytes each, so that values of single rows can be computed."""
+    """A RowCache that can compute the values of single rows.
+
+    For this it keeps the stamp of each row (the number of its latest change), 8 bytes each.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)

@@ -29,7 +29,7 @@ Fits = Callable[[Collection[str]], bool]
 
 @dataclass(slots=True)
 class Budget:
-    """The tries left on one node: sets of pods, or, for a pod of several containers, looks at cards."""
+    """The tries left on one node: sets of pods, or, for a pod of several containers, comparisons with cards."""
 
     left: int = LOOKS
 
@@ -138,8 +138,8 @@ def _for_several(cards: Sequence[SharedCard], request: PodRequest, ranks: Ranks)
 def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> VictimSet:
     """The cheapest subset of `pods` for which `fits` is true: the fewest pods, with the lowest ranks.
 
-    `fits` must be true for all `pods`, and false for no pods. Smaller subsets are tried first. Once the budget is
-    spent, the result is a subset from which no pod can be removed; a cheaper subset may exist.
+    `fits` must be true for all `pods`, and false for no pods. Smaller subsets are tried first. Once the `budget` of
+    tries is used up, the result is a subset from which no pod can be removed; a cheaper subset may exist.
     """
     for count in range(1, len(pods)):
         found = []

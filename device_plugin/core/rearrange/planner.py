@@ -68,7 +68,10 @@ class Planner:
         return state.cards if state is not None and state.serving else ()
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
-        """The option of a node with the fewest leaving pods; None if the end of all `ranks` would not be enough."""
+        """The option of a node in which the fewest pods leave.
+
+        None if even the end of all pods in `ranks` is not enough.
+        """
         cards = (SharedCard(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
@@ -77,7 +80,9 @@ class Planner:
         self, request: PodRequest, nodes: Collection[str], ranks: Ranks, plan: Callable[[Option], MovePlan | None],
         *, paced: Callable[[Iterable[str]], Iterable[str]] = iter, most: int | None = None,
     ) -> MovePlan | None:  # fmt: skip
-        """The first plan that `plan` makes, from options of `nodes` in the order of their costs; None if it makes none.
+        """The first plan that `plan` makes from an option, a node with the pods that leave it; None if it makes none.
+
+        The options of `nodes` are tried in the order of their costs.
 
         Equally cheap options are sorted by their nodes' names. At most `most` options are tried. `paced` may pause
         between nodes.
@@ -89,14 +94,17 @@ class Planner:
         return next((made for made in plans if made is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> MovePlan | None:
-        """The plan in which the option's pods end; None if the request still does not fit, such as on a full host."""
+        """The plan in which the leaving pods of the option end.
+
+        None if the request still does not fit, such as on a full host.
+        """
         with self.ledger.transaction():
             moves = tuple(Move(self.leave(pod)) for pod in option.leaving)
             place = self.placer.find(request, (option.node,))
         return None if place is None else MovePlan(moves, (place,))
 
     def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the option's pods move elsewhere; None if one of them, or the request, does not fit.
+        """The plan in which the leaving pods of the option move elsewhere; None if one, or the request, does not fit.
 
         Each moved pod is placed by its own placement policy. The ledger is not changed.
         """
@@ -104,7 +112,9 @@ class Planner:
             return self.apply(request, holders, option)
 
     def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """Move the option's pods elsewhere and place the request; returns the plan, None if one of them does not fit.
+        """Move the leaving pods of the option elsewhere and place the request; returns the plan.
+
+        Returns None if one of them does not fit.
 
         The changes stay in the caller's transaction, also after None: the caller commits them or rolls them back.
         """

@@ -175,7 +175,7 @@ class Executor:
                 yield from self._asked(managed, managed.record)
 
     def _helped(self, helped: Managed, givers: Sequence[Managed]) -> Iterator[Write]:
-        """The writes that start the job `helped` with its group, or widen a split, after `givers` made room."""
+        """The writes that start the job `helped` with its group, or more of its sub-tasks, after `givers` made room."""
         unit = promised_widths(helped, givers, self._groups)
         if helped.waits and unit:
             yield from self._started(unit)

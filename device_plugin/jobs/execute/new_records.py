@@ -37,7 +37,7 @@ class NewRecords:
         self._now = now
 
     def new(self, managed: Managed, **fields: Any) -> Resize:
-        """A new record of the Job with these fields; lasting counts and times are copied from the last record.
+        """A new record of the Job with these fields; lasting counts and times are copied from the latest record.
 
         Without `asked` among the fields, the decision was made now.
         """
@@ -97,7 +97,7 @@ class NewRecords:
         return replace(record, unsaved=missed, spared_until=until)
 
     def later(self, *jobs: Managed) -> float:
-        """The time of a new record: now, or a second later than the last record of each of these Jobs.
+        """The time of a new record: now, or a second later than the latest record of each of these Jobs.
 
         The new record replaces or ends these records, so it must be later, whatever the clocks of two replicas show.
         """
@@ -135,7 +135,7 @@ def grants_of(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 
 def _next(managed: Managed) -> int:
-    """The number of the Job's next record: greater than the numbers of its last record and last checkpoint request."""
+    """The number of the Job's next record: greater than those of its latest record and request for a checkpoint."""
     asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
     # A tenant may write any request on his pod: records must be able to go on from it.
     asked = asked if asked <= MOST_ASKED else 0

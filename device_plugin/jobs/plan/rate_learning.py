@@ -30,9 +30,11 @@ class RateLearning:
         self._looked = -inf
 
     def look(self, now: float) -> bool:
-        """Learn rates from the programs' reports since the last look; true if there were any. `now` is the wall clock.
+        """Learn rates from the programs' reports since the previous look; true if there were any.
 
-        Before LOOK_SECONDS have passed since the last look, nothing is read and the answer is false.
+        `now` is the wall clock.
+
+        Before LOOK_SECONDS have passed since the previous look, nothing is read and the answer is false.
         """
         if now < self._looked + LOOK_SECONDS:
             return False

@@ -127,7 +127,7 @@ class Planners:
         return "" if self._leases.dispatches() or self._of_pools else "another replica holds the Lease"
 
     def pools(self) -> Pools:
-        """The pools of all nodes with cards, as of the last step."""
+        """The pools of all nodes with cards, as of the latest step."""
         return self._pools
 
     def holders(self) -> Mapping[str, str]:

@@ -56,7 +56,7 @@ class Announcer:
             self._waiting.add(write.managed.job, event, text)
 
     def planned(self, rounds: Sequence[Rounds], *, dispatches: bool) -> None:
-        """Prepare an event for each Job that is refused, or waits, for the first time in the last rounds.
+        """Prepare an event for each Job that is refused, or waits, for the first time in the latest rounds.
 
         A Job that cannot be read is reported only if `dispatches` is true: only one replica is the dispatcher.
         """
@@ -95,7 +95,7 @@ class Announcer:
                 self._waiting.add(jobs[state.spec.key], Event.JOB_WAITS, text)
 
     def _new_waits(self, lasts: Sequence[Round]) -> Sequence[Sequence[JobState]]:
-        """The waiting jobs that the last rounds saw for the first time, as a list for each round.
+        """The waiting jobs that the latest rounds saw for the first time, as a list for each round.
 
         Jobs older than NEW_SECONDS are left out.
         """

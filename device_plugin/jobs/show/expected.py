@@ -1,4 +1,4 @@
-"""Forecasts of the start and the end of a Job, from the last round."""
+"""Forecasts of the start and the end of a Job, from the latest round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from device_plugin.state.jobs import KnownJobs
 
 
 class JobExplainer:
-    """Answers HTTP requests for /explain from the last round."""
+    """Answers HTTP requests for /explain from the latest round."""
 
     def __init__(self, known: KnownJobs, planners: Planners) -> None:
         self._known = known
@@ -128,7 +128,7 @@ def _facts(view: JobView, planner: str) -> Iterator[str]:
 
 
 def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
-    """The number of Jobs in the last round, by queue and phase."""
+    """The number of Jobs in the latest round, by queue and phase."""
     found: dict[tuple[str, str], int] = {}
     for state in last.states.values():
         key = state.spec.queue, state.phase.value
@@ -137,7 +137,7 @@ def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
 
 
 def widths(last: Round) -> Mapping[JobKey, int]:
-    """The widths of the Jobs in the last round; Jobs of width 0 are left out."""
+    """The widths of the Jobs in the latest round; Jobs of width 0 are left out."""
     return {key: state.width for key, state in last.states.items() if state.width}
 
 

@@ -1,4 +1,4 @@
-"""Forecasts of the next change of a Job, for people, from the last round."""
+"""Forecasts of the next change of a Job, for people, from the latest round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def next_change(
 ) -> NextChange | None:
     """The next change of the job; None if none is known.
 
-    `plan` is the last round's plan, `step` the plan's step for the job. `contended` is true while any job waits: then
+    `plan` is the latest round's plan, `step` the plan's step for the job. `contended` is true while any job waits: then
     running jobs may shrink or stop, otherwise they may grow. `giving` are the Jobs whose pods must leave before the job
     starts. `start` is the time at which the job is expected to have room.
     """

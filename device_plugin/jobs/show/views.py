@@ -1,4 +1,4 @@
-"""The Jobs of queues as people see them, according to the last round."""
+"""The Jobs of queues as people see them, according to the latest round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,8 +34,9 @@ class JobView:
     - `width`: its replicas now, or after the change that is under way. `widths`: the widths that it may have; if empty,
       any width from `least` to `most`.
     - `place`: its place among the waiting jobs of its queue, 0 without one. `waits_for`: empty if it does not wait.
-    - `progress`: of a split, its ended sub-tasks; else the progress of the program of index 0. While the job runs,
-      `left` is the forecast of its remaining seconds, and `stuck` the seconds without progress if unusually many.
+    - `progress`: of a split (a Job of sub-tasks), its ended sub-tasks; else the progress of the program of index 0.
+      While the job runs, `left` is the forecast of its remaining seconds, and `stuck` the seconds without progress if
+      unusually many.
     - `since`: the beginning of its phase, 0 if not known. `pool`: empty if there is only one pool.
     - `reasons`: the first says why the Job is in its phase, the others what else holds its width. `helps`: what the Job
       could have instead.
@@ -103,7 +104,7 @@ def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
 
 
 class _LastRound:
-    """Makes views of Jobs from the last round of one planner."""
+    """Makes views of Jobs from the latest round of one planner."""
 
     def __init__(self, planner: PoolPlanner, jobs: Mapping[JobKey, Managed]) -> None:
         rounds = planner.rounds
@@ -117,7 +118,7 @@ class _LastRound:
         self._giving = by_beneficiary(jobs, stages(jobs, last.at))
 
     def view(self, managed: Managed) -> JobView:
-        """The view of one Job by the last round."""
+        """The view of one Job by the latest round."""
         key, last = managed.key, self._last
         view = replace(_unplanned(managed), phase="new", pool=self._pool)
         if self._why_not:
@@ -152,7 +153,7 @@ class _LastRound:
         )  # fmt: skip
 
     def _without_state(self, view: JobView, managed: Managed) -> JobView:
-        """The view of a Job that was not in the last round: the Job waits for Kueue, a pause, or the next round."""
+        """The view of a Job that was not in the latest round: the Job waits for Kueue, a pause, or the next round."""
         suspended, record = managed.job.suspend, managed.record
         if managed.spec.kueue and suspended:
             return replace(view, waits_for="Kueue", reasons=("waits for Kueue, which starts it",))
@@ -169,7 +170,7 @@ class _LastRound:
     def _reasons(
         self, managed: Managed, state: JobState, room: str, giving: Sequence[Managed]
     ) -> Iterator[str]:
-        """The reasons for the phase and the width of a Job that was in the last round."""
+        """The reasons for the phase and the width of a Job that was in the latest round."""
         last, spec = self._last, managed.spec
         if giving:
             yield _given(giving)
@@ -337,5 +338,5 @@ def needed(state: JobState, last: Round, rules: Rules) -> str:
 
 
 def refusals(last: Round) -> Mapping[JobKey, str]:
-    """The reasons why the last round refused jobs: its plan refuses them, or no width was found for their goal."""
+    """The reasons why the latest round refused jobs: its plan refuses them, or no width was found for their goal."""
     return {**{step.job: step.text for step in last.plan.steps if isinstance(step, Refuse)}, **last.refused}

@@ -43,7 +43,7 @@ Files = Sequence[tuple[Path, str]]
 
 @dataclass(slots=True)
 class _Container:
-    """The state of a container. `record` is the record of its last start, which was first seen at `started`.
+    """The state of a container. `record` is the record of its latest start, which was first seen at `started`.
 
     `identified` is true if a process of the container was found by its mounts since that start.
     """
@@ -54,7 +54,7 @@ class _Container:
 
 
 class CoveredSlices:
-    """Finds containers whose files are covered, and containers that run with none of our files; posts their events.
+    """Finds containers in which another mount hides our files, and containers without our files; posts events.
 
     A container stays covered until its record is removed, because volumes never change.
     """

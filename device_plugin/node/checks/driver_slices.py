@@ -57,7 +57,7 @@ class DriverSlices:
         self._limits: Mapping[tuple[Key, str], int] = {}
 
     def limit(self, record: Record, card: str) -> int | None:
-        """The driver's memory limit of the container's slice of `card`, in bytes, at the last step.
+        """The driver's memory limit of the container's slice of `card`, in bytes, at the latest step.
 
         None while no process uses the slice, or if the driver holds no slices.
         """

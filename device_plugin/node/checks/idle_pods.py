@@ -47,7 +47,7 @@ _IN_USE = f"the pod is not evicted: one of its slices has computed, its memory h
 class _Pod:
     """A pod with an idle limit.
 
-    `announced` is the time of the last event that announced the pod's eviction. `warned` is true until another event
+    `announced` is the time of the latest event that announced the pod's eviction. `warned` is true until another event
     withdraws the announcement. `due` is the limit by which the pod is to be evicted now, in seconds; 0 if it is not to
     be evicted. `unmeasured` is the time since which computing is not measured for one of its slices; None if computing
     is measured for all of them.
@@ -85,11 +85,11 @@ class IdlePods:
         self._known: dict[str, _Pod] = {}
 
     def found(self) -> tuple[IdlePod, ...]:
-        """The pods to evict, by the last step."""
+        """The pods to evict, by the latest step."""
         return tuple(IdlePod(uid, pod.due) for uid, pod in self._known.items() if pod.due)
 
     def unmeasured(self) -> tuple[str, ...]:
-        """The UIDs of the pods whose limit has had no effect for UNMEASURED_SECONDS, by the last step."""
+        """The UIDs of the pods whose limit has had no effect for UNMEASURED_SECONDS, by the latest step."""
         last = self._clock() - UNMEASURED_SECONDS
         return tuple(
             uid for uid, pod in self._known.items() if pod.unmeasured is not None and pod.unmeasured <= last
@@ -98,7 +98,7 @@ class IdlePods:
     def step(self) -> None:
         """Announce or withdraw evictions by the pods' idle times and limits, and decide which evictions are due.
 
-        Call it after each look of the history.
+        Call it after each SliceHistory.look.
         """
         before, self._known = self._known, {}
         records = self._by_pod()

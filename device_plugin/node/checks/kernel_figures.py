@@ -30,7 +30,7 @@ Cgroup = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """The use of cards by one container at one look.
+    """The use of cards by one container, as one reading of the kernel's figures shows it.
 
     `memory_bytes` has the bytes that the container's processes hold at least, by card uuid. `processes` have the driver
     open; `holders` have card memory or a queue. `unmasked` made a card work through the render node, though the
@@ -122,7 +122,7 @@ class KernelFigures:
         }
 
     def of(self, record: Record) -> KernelUse:
-        """The container's figures at the last look; cards whose driver does not list processes are left out."""
+        """The container's figures at the latest look; cards whose driver does not list processes are left out."""
         return self._found.get(record.key, KernelUse({}))
 
     def busy_units(self, record: Record, card: str) -> int | None:

@@ -38,7 +38,7 @@ class SliceFigures:
 class _Slice:
     """The history of a slice: since when it is observed and idle, and its memory in bytes.
 
-    `held` is the memory at the last look, as the library and as the kernel counts it; `peak` is the most at any look.
+    `held` is the memory at the latest look, as the library and as the kernel counts it; `peak` is the most at any look.
     """
 
     since: float
@@ -88,7 +88,7 @@ class SliceHistory:
     def look(self) -> None:
         """Note the memory that each container holds now; where it has changed, the idle time begins again.
 
-        Call it after each look of the kernel's figures.
+        Call it each time after the kernel's figures were read.
         """
         before, now = self._containers, self._clock()
         found = {}
@@ -116,7 +116,7 @@ class SliceHistory:
                 each.peak = max(counted, each.peak or 0)
 
     def sample(self) -> None:
-        """Look which slices compute now: `of` tells from these looks since when a slice is idle.
+        """Record which slices compute now; from these records `of` finds since when a slice is idle.
 
         Call it at least once a second.
         """

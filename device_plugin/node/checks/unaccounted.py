@@ -65,7 +65,10 @@ class UnaccountedMemory:
         self._found: Mapping[str, int] = {}
 
     def found(self) -> Mapping[str, int]:
-        """The unaccounted bytes of each card at the last step, by uuid; without cards whose driver measures nothing."""
+        """The unaccounted bytes of each card at the latest step, by uuid.
+
+        Cards whose driver measures nothing are left out.
+        """
         return self._found
 
     def step(self) -> None:

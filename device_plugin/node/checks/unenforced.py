@@ -32,7 +32,7 @@ START_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Container:
-    """The state of a container. `record` is the record of its last start.
+    """The state of a container. `record` is the record of its latest start.
 
     `holders` are the container's processes that hold memory or a queue of a card. `reported` are the events that were
     posted, also at earlier starts, so that a container that starts again and again is reported once.
@@ -45,7 +45,7 @@ class _Container:
 
 
 class UnenforcedSlices:
-    """Finds containers that use a card without the library, after each look of `figures`.
+    """Finds containers that use a card without the library, each time after `figures` were read.
 
     `clock` is monotonic, in seconds.
     """
@@ -72,7 +72,7 @@ class UnenforcedSlices:
         self._containers: dict[tuple[str, str], _Container] = {}
 
     def found(self) -> tuple[Record, ...]:
-        """The records of the containers that used a card without the library at the last step."""
+        """The records of the containers that used a card without the library at the latest step."""
         return tuple(each.record for each in list(self._containers.values()) if each.unenforced)
 
     def ends(self, record: Record) -> bool:

@@ -1,7 +1,7 @@
 """Claims: reads which slices a starting container is to have, and decides whether it may have them now.
 
-The slices are in its pod's grant; while the API server does not answer, in the record of the container's last start.
-The decision depends on the cards, records and pods of this moment. No file is written here.
+The slices are in its pod's grant; while the API server does not answer, in the record of the container's previous
+start. The decision depends on the cards, records and pods of this moment. No file is written here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -124,11 +124,11 @@ def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
 
 
 def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:
-    """The container's slices at its last start, read from its record while the API server does not answer.
+    """The container's slices at its previous start, read from its record while the API server does not answer.
 
     Returns None unless exactly one record has the container's names and tickets, its files were written, and its pod
-    has processes: the kubelet then knows no other pod of that name. Raises NotNowError while tickets of the last start
-    are missing.
+    has processes: the kubelet then knows no other pod of that name. Raises NotNowError while tickets of that start are
+    missing.
     """
     every = records.all()
     named = holder.namespace, holder.pod, holder.container

@@ -124,7 +124,7 @@ class WritableFiles:
         return held if held.exists() else self._on_disk(key, kind)
 
     def claim(self, key: Key) -> None:
-        """Give the container new files, in place of the files of its last start. Raises OSError."""
+        """Give the container new files, in place of the files of its previous start. Raises OSError."""
         with self._lock:
             self._release(key)
             for kind in KINDS:

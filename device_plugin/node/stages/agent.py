@@ -174,7 +174,7 @@ class AgentLoop:
         """The reports for the inventory, one for each container.
 
         If several states are true of a container, the report has the first one of this order: outliving, refused,
-        unenforced and to be ended, covered, unenforced.
+        unenforced and to be ended, covered (a mount hides our files), unenforced.
         """
         unenforced = [
             (record, self._kernel.unenforced.ends(record)) for record in self._kernel.unenforced.found()

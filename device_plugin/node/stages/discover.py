@@ -139,7 +139,7 @@ class Discovery:
 
 
 class SharedCards:
-    """Holds the shared cards as the last look found them. Safe from any thread."""
+    """Holds the shared cards as the latest `look` found them. Safe from any thread."""
 
     def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
         self._discovery = discovery

@@ -65,7 +65,7 @@ class Reclaimer:
         return self._ended is not None
 
     def outliving(self) -> tuple[Record, ...]:
-        """The records of pods that ended at least AGENT_SECONDS ago and still have processes, as of the last sweep."""
+        """The records of pods that ended AGENT_SECONDS ago or earlier and had processes at the latest sweep."""
         return self._outliving
 
     def sweep(self) -> int:

@@ -60,7 +60,8 @@ class Pipes:
     def claim(self, card: str, taken: Collection[int], before: int | None = None) -> int:
         """A pipe that is not in `taken`, and that no slice of the card had in the last REST_SECONDS.
 
-        `before` is the pipe of the container's last start; it rests too. Raises NoVendorIdError if no pipe is free.
+        `before` is the pipe of the container's previous start; this pipe rests too. Raises NoVendorIdError if no pipe
+        is free.
         """
         now = self._clock()
         if before is not None:

@@ -140,7 +140,7 @@ class VendorIds(Protocol):
     def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
         """An id for a slice of the card, other than those `taken`. Raises NoVendorIdError if none is free now.
 
-        `before` is the id that the container had at its last start.
+        `before` is the id that the container had at its previous start.
         """
 
     def release(self, card: str, vendor_id: int) -> None:

@@ -29,7 +29,7 @@ _EVERYWHERE = Space("pods", ""), Space("jobs", "")
 
 
 class _Answer:
-    """The last answer about a space, when it was given, and when it was asked for last."""
+    """The latest answer about a space, when it was given, and when it was asked for last."""
 
     __slots__ = ("allowed", "asked", "at")
 

@@ -149,7 +149,7 @@ class SliceScores:
         self._scores = byref(_Scores(*map(_address, (value, card, exact))))
 
     def refresh(self, seen: int) -> None:
-        """Compute the upper bound of the score of each row whose stamp is larger than `seen`."""
+        """Compute the upper bound of the score of each row that changed after the change number (stamp) `seen`."""
         self._library.vgpu_refresh(*self._asked, self._now, seen, self._scores)
 
     def best(self, among: Mask | None) -> int | None:
