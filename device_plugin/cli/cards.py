@@ -93,7 +93,7 @@ def use_object(use: HeldUse) -> Mapping[str, Any]:
 
 
 def state(row: CardRow) -> str:
-    """Returns the reason why the card gets no new slices; empty if it may get some."""
+    """Returns the reason why the card gets no new slices; empty if the card may get some."""
     card, found = row.card.card, list[str]()
     if card is not None:
         if card.open and row.node.serving:

@@ -65,7 +65,7 @@ class JobsReader:
         self._unasked = ""
 
     def read(self) -> JobsReading:
-        """Returns the jobs of queues as they are now, of the given names if there are any.
+        """Returns the jobs of queues as they are now; if names are given, only the jobs of these names.
 
         Raises EngineError, ForwardError, ListForbiddenError, ApiError.
         """

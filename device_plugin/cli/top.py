@@ -111,7 +111,7 @@ def _live(
     use: SliceUseReader,
     empty: str,
 ) -> int:
-    """Show the use of slices on the whole screen until a person ends it; returns the exit status.
+    """Show the use of slices on the whole screen until a person ends the display; returns the exit status.
 
     Raises ListForbiddenError, LiveError, SortError, ApiError.
     """

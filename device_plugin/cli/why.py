@@ -50,7 +50,7 @@ KINDS = {"pod": "pod", "pods": "pod", "po": "pod", **engine.JOB_WORDS, **engine.
 
 
 class WhyError(VgpuError):
-    """There is no pod or job of this name, or it cannot be read; the text says what to do.
+    """No pod or job of this name exists or can be read; the text says what to do.
 
     Cure: ask for the right to read it, or name another with `-n`.
     """

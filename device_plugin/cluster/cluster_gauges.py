@@ -101,7 +101,7 @@ class ClusterGauges(Service):
         self._ledger = LedgerGauges(self._namespace)
 
     def __call__(self) -> Iterator[Reading]:
-        """Yield the metrics of this replica itself, and those of the cluster if it leads and has listed the cluster.
+        """Yield the metrics of this replica, and those of the cluster if this replica leads and has listed the cluster.
 
         While the Lease cannot be read, vgpu_leader is left out.
         """

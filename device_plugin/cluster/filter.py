@@ -40,7 +40,9 @@ class Filter(Service):
         self._counts = counts
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """Reserve slices for the pod and return the chosen node, or refuse it; all of `nodes` if it asks for no slice.
+        """Reserve slices for the pod and return the chosen node, or refuse the pod.
+
+        All of `nodes` are returned if the pod asks for no slice.
 
         While this replica does not place, the pod is refused, and touched once the replica places.
         """

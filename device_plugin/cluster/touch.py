@@ -308,7 +308,7 @@ class Touch(Service):
         return bool(grants)
 
     def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
-        """The grants that the pod, or its gang, would get now; empty if it does not fit.
+        """The grants that the pod, or its gang, would get now; empty if the pod or gang does not fit.
 
         Slices found for pods that were touched before this pod count as taken.
         """

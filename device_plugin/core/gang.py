@@ -89,7 +89,10 @@ def _order(member: Member) -> tuple[float, ...]:
 
 
 def _bound(members: Sequence[Member], placer: Placer) -> int:
-    """An upper bound of the number of members that fit together; it is fast to compute, and decides most refusals."""
+    """An upper bound of the number of members that fit together.
+
+    The bound is fast to compute, and decides most refusals.
+    """
     placer.table.refresh()
     alike = Counter(replace(member, request=replace(member.request, pod="")) for member in members)
     return sum(

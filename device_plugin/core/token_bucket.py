@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """Gives `per_second` tokens on average, and at most `burst` at once; it is full at first.
+    """Gives `per_second` tokens on average, and at most `burst` at once; at first `burst` tokens are there.
 
     `clock` is monotonic, in seconds. Callers hold a lock of their own.
     """

@@ -238,7 +238,7 @@ class Rounds:
 
 
 class _LaterLook:
-    """Checks writes that are sent late against the Jobs and the free cards, which it reads again."""
+    """Checks writes that are sent late: reads the Jobs and the free cards again, and compares."""
 
     def __init__(
         self, known: ManagedJobs, fork: Fork, clock: Callable[[], float], wall: Callable[[], float]

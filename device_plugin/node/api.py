@@ -83,7 +83,7 @@ class NodeApi:
 
 
 class EventBudget:
-    """Limits the events about the node for each reason: a fault that comes and goes would write them without end.
+    """Limits the events about the node for each reason: a fault that comes and goes would write events without end.
 
     Each reason has a token bucket. `clock` is monotonic, in seconds. Safe only under the caller's lock.
     """

@@ -88,7 +88,7 @@ class Accounts:
         return self._ledger.reservation(uid) is not None
 
     def vanish(self, uid: str, now: float) -> None:
-        """Record that a bound pod vanished before it ended: its slices stay held until its agent can report them.
+        """Record that a bound pod vanished before it ended: its slices stay held until the agent can report them.
 
         A pod whose Binding was sent without a clear answer counts as bound.
         """

@@ -179,7 +179,7 @@ class PromisedSlices:
         return [uid for promise in self._promises[beneficiary].values() for uid in promise.leaving]
 
     def is_free(self, node: str, uid: str) -> bool:
-        """True if neither the pod nor a container that outlives it holds the pod's slices."""
+        """True if neither the pod, nor a container that outlives the pod, holds the pod's slices."""
         return self._ledger.grant(uid) is None and self._reports.reported(node, uid) is None
 
     def holders(self, beneficiary: str, node: str) -> Mapping[str, Sequence[Slice]]:
@@ -195,7 +195,7 @@ class PromisedSlices:
     # For people
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """A text for each of `nodes` with slices kept for a job; it names the jobs."""
+        """A text for each of `nodes` with slices kept for a job; the text names the jobs."""
         held = ((node, self._kept_on(node)) for node in self._on_node if node in nodes)
         return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
 

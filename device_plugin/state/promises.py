@@ -119,7 +119,7 @@ class Promises:
         return name if name in self.slices else ""
 
     def opened_for(self, pod: Pod) -> AbstractContextManager[None]:
-        """A context in which slices kept for the pod's job are free; it changes nothing if there are none."""
+        """A context in which slices kept for the pod's job are free; without such slices it changes nothing."""
         beneficiary = self.of(pod)
         return self.slices.open(beneficiary) if beneficiary else nullcontext()
 

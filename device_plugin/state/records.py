@@ -32,7 +32,7 @@ class QueuedJob(Named, Protocol):
 
     @property
     def pods_label(self) -> str:
-        """The label, as `key=value`, by which pods name the object; empty if they name it as their owner."""
+        """The label, as `key=value`, by which pods name the object; empty if pods name the object as their owner."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -63,7 +63,7 @@ class JobRecord:
 
     @property
     def beneficiary(self) -> JobKey | None:
-        """Namespace and name of the job that the record gives slices to; None if it gives none."""
+        """Namespace and name of the job that the record gives slices to; None if the record gives no slices."""
         return self.resize.beneficiary if self.resize is not None else None
 
 

@@ -127,7 +127,7 @@ class Reports:
         return self.vanished(holder) if isinstance(holder, str) else None
 
     def reported(self, node: str, uid: str) -> Outliving | None:
-        """The slices that outlive the pod by the report of the agent of `node`; None if it reports none."""
+        """The slices that outlive the pod, as the agent of `node` reports; None if the agent reports none."""
         return self._reported.get(node, {}).get(uid)
 
     def vanished(self, uid: str) -> Outliving | None:
@@ -136,7 +136,7 @@ class Reports:
         return found
 
     def of_living(self, node: str) -> Sequence[ReportedSlice]:
-        """The agent's reports about pods that have not ended: their limits may not hold, or they cannot start."""
+        """The agent's reports about pods that have not ended: pods whose limits may not hold, or that cannot start."""
         return self._of_living.get(node, ())
 
     def nodes_with_living(self) -> list[str]:
@@ -166,7 +166,7 @@ class Reports:
         return expired
 
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
-        """Replace the reports of a node; returns the UIDs of the pods whose slices outlive them by old or new reports.
+        """Replace the reports of a node; returns the UIDs of pods whose slices outlive the pods, by old or new reports.
 
         A pod of this node that the new reports name no longer counts as vanished: the report takes over.
         """
@@ -192,7 +192,7 @@ class Reports:
         return frozenset(before).union(named)
 
     def notes(self, nodes: Container[str]) -> dict[str, str]:
-        """A text for each of `nodes` with slices of ended pods; it names the pods.
+        """A text for each of `nodes` with slices of ended pods; the text names the pods.
 
         It has no counts, so it seldom changes.
         """

@@ -43,7 +43,7 @@ METADATA_ITEMS = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the cluster and for the user in whose name it is asked.
+    """Add the options for the cluster, and for the user in whose name requests are made.
 
     kubectl does not pass its own options of these names to a plugin.
     """
@@ -108,7 +108,7 @@ def kubectl_line(args: argparse.Namespace, namespace: str, *words: str) -> str:
 
 @contextmanager
 def connected(args: argparse.Namespace, timeout: float = TIMEOUT_SECONDS) -> Iterator[KubeClient]:
-    """Yields a client for the cluster that the kubeconfig names, and closes it. Raises EndpointError."""
+    """Yields a client for the cluster that the kubeconfig names; closes the client at the end. Raises EndpointError."""
     client = KubeClient(_endpoint(args), COMPONENT, timeout=timeout, metadata_items=METADATA_ITEMS)
     try:
         yield client

@@ -348,7 +348,7 @@ def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding
 
 
 def _age(lease: Object, read_at: float) -> float | None:
-    """Returns the seconds from the renewal of a Lease until it was read; None if it has no time of renewal."""
+    """Returns the seconds from the renewal of a Lease until the Lease was read; None without a time of renewal."""
     renewed = seconds(str((lease.get("spec") or {}).get("renewTime") or ""), NEVER)
     return None if renewed == NEVER else read_at - renewed
 

@@ -144,7 +144,7 @@ class Annotations:
 
 
 def mapping_at(parent: Object, name: str) -> Object:
-    """Returns the mapping of this name in `parent`, which is added if it is missing or null."""
+    """Returns the mapping of this name in `parent`; an empty mapping is added if it is missing or null."""
     if parent.get(name) is None:
         parent[name] = {}
     found: Object = parent[name]

@@ -72,7 +72,7 @@ class Owner:
         return f"{template.path}: " if len(self.templates) > 1 else ""
 
     def _scheduler(self, template: Template) -> None:
-        """Convert the name of another product's scheduler above a template: a Job of Volcano gives it to its pods."""
+        """Convert another product's schedulerName above a template: a Job of Volcano gives its pods this name."""
         for above in template.above:
             if above.get("schedulerName") in SCHEDULERS:
                 self.remarks.append(

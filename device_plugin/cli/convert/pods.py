@@ -105,7 +105,7 @@ class Conversion:
             return 0
 
     def _asked(self, name: str, container: Object, claimed: Mapping[str, Ask]) -> Ask | None:
-        """Remove the request to another product from the container, and return it; None without one.
+        """Remove the container's request to another product, and return the request; None without one.
 
         Raises RequestError for a request without a counterpart, and if there are several.
         """
@@ -163,7 +163,7 @@ class Conversion:
                 self.problems.append(f"{place}: no card is given there: ask in the limits of a container")
 
     def _refuse_init(self, spec: Object) -> None:
-        """Add a problem for each init container that asks for a card: admission refuses it."""
+        """Add a problem for each init container that asks for a card, because admission refuses such a pod."""
         for container in mappings(spec.get("initContainers")):
             limits = (container.get("resources") or {}).get("limits") or {}
             asks = any(name in limits for name in resource_names(self.target.prefix))
@@ -202,7 +202,7 @@ class Conversion:
         return ask.count
 
     def _write_cores(self, name: str, limits: Object, ask: Ask) -> None:
-        """Write the core groups of a request with an amount of memory, or remark that they follow the memory."""
+        """Write the core groups of a request with an amount of memory, or a remark that memory decides their number."""
         prefix, groups = self.target.prefix, self.target.core_groups
         if ask.cores is not None:
             limits[prefix + CORES] = ask.cores * ask.count

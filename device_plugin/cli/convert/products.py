@@ -202,7 +202,7 @@ class Requests:
         self._ask(names[0], self._all_units(product, ask) if product.cuts_one else ask)
 
     def _all_units(self, product: _Product, ask: Ask) -> Ask:
-        """The request as a product with `cuts_one` serves it: for whole cards, unless one card is cut for it.
+        """The request as a product with `cuts_one` serves it: whole cards, unless the product cuts one card for it.
 
         Adds a remark if a request for parts becomes a request for whole cards.
         """

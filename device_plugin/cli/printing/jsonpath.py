@@ -275,7 +275,7 @@ class _Parser:
             raise self._wrong("a } is missing")
 
     def _word(self, word: str) -> bool:
-        """Read the word and return True if it stands here and a name does not go on after it."""
+        """Read the word and return True, if the word stands here and is not only the begin of a longer name."""
         found = _NAME.match(self._text, self._at)
         if found is None or found[0] != word:
             return False
@@ -336,7 +336,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _descendants(value: Any) -> Iterator[Any]:
-    """Yields the value and all values below it, each before those below itself."""
+    """Yields the value and all values below it, each before its own parts."""
     left = [value]
     while left:
         yield (each := left.pop())

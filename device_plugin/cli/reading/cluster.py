@@ -270,7 +270,7 @@ class KnownCluster:
         return set(self._pods[running])
 
     def node_names(self) -> set[str]:
-        """Returns the names of the nodes that have an inventory, also if it cannot be read."""
+        """Returns the names of the nodes that have an inventory, also of those with an unreadable one."""
         return set(self._nodes)
 
     def node(self, name: str) -> NodeReading | None:
@@ -330,7 +330,7 @@ class KnownCluster:
         return _NodeCards(name, inventory, notes=notes)
 
     def _place(self, uid: str, node: str) -> None:
-        """Record the pod on its node as the watches have it now, or remove it if no watch has it."""
+        """Record the pod on its node as the watches show the pod now, or remove the pod if no watch shows it."""
         pod = self._pods[True].get(uid) or self._pods[False].get(uid)
         if pod is not None:
             self._on_node.setdefault(node, {})[uid] = pod

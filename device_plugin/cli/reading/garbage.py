@@ -9,7 +9,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def uncollected(run: Run) -> Run:
-    """Returns the command `run` with the garbage collector off until it returns; it stays on with --watch and --live.
+    """Returns a command that runs `run` without garbage collection, unless --watch or --live is given.
 
     Listed objects are not garbage before the command ends, and to search them takes a fifth of its time. The collector
     is switched on after `run` has returned and its lists are freed, so that it does not search them. From then on it

@@ -82,7 +82,7 @@ def of_slice(part: Slice, use: SliceUse | None) -> HeldUse:
 
 
 def together(uses: Iterable[HeldUse]) -> HeldUse:
-    """Returns the sum of the uses of several slices; a part of it is None if it is not known for one of them."""
+    """Returns the sum of the uses of several slices; a figure that is unknown for one of the slices is None."""
     total = NOTHING
     for use in uses:
         total = HeldUse(

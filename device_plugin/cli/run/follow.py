@@ -132,7 +132,10 @@ class Following:
             self._console.say(f"{self._job.name}: not all output is printed, see {where}")
 
     def _state(self, job: Job, pods: Sequence[JobPod]) -> tuple[str, str]:
-        """Returns the Job's state, and the reason why it waits; the reason is empty if it does not, or is unknown."""
+        """Returns the Job's state, and the reason why the Job waits.
+
+        The reason is empty if the Job does not wait, or if the reason is not known.
+        """
         if job.suspend:
             if time.monotonic() >= self._ask_at:
                 self._engine = self._asked() or self._event(WHY_A_JOB_WAITS)

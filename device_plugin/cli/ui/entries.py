@@ -79,7 +79,7 @@ class PageEntries:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
     def spaces(self) -> Spaces:
-        """Returns the spaces that the entries are about; the same object until they change."""
+        """Returns the spaces that the entries are about; the same object until the spaces change."""
         with self._changed:
             if self._spaces is None:
                 self._spaces = frozenset(self._uses)

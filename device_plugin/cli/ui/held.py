@@ -54,7 +54,7 @@ class HeldSlice(NamedTuple):
 
 
 class HeldUses(Asking):
-    """Asks for the use of slices every ASK_SECONDS while a browser shows the page, and puts it into the entries.
+    """Asks for the use of slices every ASK_SECONDS while a browser shows the page, and puts the use into the entries.
 
     `held` returns the records of the nodes by name, and the known pods by UID.
     """
@@ -69,7 +69,7 @@ class HeldUses(Asking):
         self._held = held
 
     def step(self) -> float:
-        """Read the use of all held slices once, and put it into the page's entries.
+        """Read the use of all held slices once, and put this use into the page's entries.
 
         Returns the seconds until the next question.
         """

@@ -221,7 +221,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
         """True while the sender of this request may go on reading the stream."""
 
     def withheld(self) -> str:
-        """Returns the reason why the sender, who is known, gets none of the server's answers; empty if it does."""
+        """Returns the reason why the known sender gets none of the server's answers; empty if the sender gets them."""
         return ""
 
     refusal = "log in"
@@ -277,7 +277,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
             self.send_text(HTTPStatus.NOT_FOUND, "nothing is here")
 
     def body(self) -> Mapping[str, Any] | None:
-        """Returns the JSON object in the body of a POST; None if it is too large, or something else."""
+        """Returns the JSON object in the body of a POST; None if the body is too large, or is no JSON object."""
         lengths = self.headers.get_all("Content-Length", [])
         media = self.headers.get_content_type()
         if len(lengths) != 1 or not lengths[0].isascii() or not lengths[0].isdigit() or len(lengths[0]) > 6:

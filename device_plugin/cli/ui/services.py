@@ -24,7 +24,7 @@ ASK_SECONDS, AGAIN_SECONDS = 10.0, 60.0
 
 
 class PodWhy:
-    """Answers why a pod has no card, as `vgpu why` does, with the cluster service's reservations if they may be read.
+    """Answers why a pod has no card, as `vgpu why` does, with the cluster service's reservations if we may read them.
 
     An answer lists all nodes and pods, so only one is made at a time, and only for pods that the page shows as waiting.
     """

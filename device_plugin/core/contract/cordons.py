@@ -20,7 +20,7 @@ _Part = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
 
 
 class CordonNote(msgspec.Struct, frozen=True, gc=False):
-    """The author, time (RFC 3339) and reason of a cordon; each is empty if it is unknown."""
+    """The author, the time (RFC 3339) and the reason of a cordon; a text is empty if it is unknown."""
 
     reason: _Part
     by: _Part

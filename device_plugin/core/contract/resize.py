@@ -111,7 +111,7 @@ class Resize:
 
     @property
     def width(self) -> int:
-        """The Job's present width by this record: the width before the change until it is applied; 0 if suspended."""
+        """The Job's present width by this record: `before`, and once the change is applied `after`; 0 if suspended."""
         return self.after if self.applied else self.before
 
     @property

@@ -124,10 +124,10 @@ class Stoppable:
 def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
     """True if a running job may be made narrower for the waiting jobs that the claim describes.
 
-    Always true for a unit of higher priority, never for one of lower priority. At equal priority the claim must not be
-    `early`, and the job must be past `kept_until` and have run for `narrow_s`. If the claim is of another queue, the
-    job's queue must have more cards for its weight. A split (a job of sub-tasks) is made narrower only for a due claim.
-    False for a job that has its least width (`floor`) already.
+    Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the claim
+    must not be `early`, and the job must be past `kept_until` and have run for `narrow_s`. If the claim is of another
+    queue, the job's queue must have more cards for its weight. A split (a job of sub-tasks) is made narrower only for a
+    due claim. False for a job that has its least width (`floor`) already.
     """
     if draft.width(job) <= job.floor:
         return False
@@ -147,11 +147,11 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
     """True if these running jobs may be stopped for the waiting jobs that the claim describes.
 
-    Always true for a unit of higher priority, never for one of lower priority. At equal priority they must be
-    `willing`, past `kept_until`, and no split (job of sub-tasks); the claim must not be `early`. If the claim is of
-    another queue, their own queue must have more cards for its weight. Then they are stopped for a due claim after half
-    a quantum. For any other claim they must have run for a quantum, and be of a higher level than the claim; if the
-    claim `ran` before, their turn must be over too.
+    Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the
+    running jobs must be `willing`, past `kept_until`, and no split (job of sub-tasks); the claim must not be `early`.
+    If the claim is of another queue, their own queue must have more cards for its weight. Then they are stopped for a
+    due claim after half a quantum. For any other claim they must have run for a quantum, and be of a higher level than
+    the claim; if the claim `ran` before, their turn must be over too.
 
     False for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this draft
     starts a job.

@@ -30,7 +30,7 @@ def group_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def undeclared(jobs: Sequence[JobSpec]) -> int:
-    """The number of Jobs that the group still lacks; if it lacks none, the number of pods that it lacks."""
+    """The number of Jobs that the group still lacks; if all Jobs exist, the number of pods that the group lacks."""
     return _missing_jobs(jobs) or _missing_pods(jobs)
 
 

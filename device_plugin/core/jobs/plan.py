@@ -120,7 +120,10 @@ class Draft:
         return self.widths[job.spec.key]
 
     def widen(self, job: JobState, width: int) -> bool:
-        """Widen the job to `width` replicas; false, without a change, if they do not fit or exceed the `budget`."""
+        """Widen the job to `width` replicas; false, without a change, if that is not possible.
+
+        The new replicas may not fit, or may take more cards than the plan may still use (`budget`).
+        """
         key = job.spec.key
         count = width - self.widths[key]
         if count * job.spec.cards > self.budget or not self.room.take(job.spec, count):

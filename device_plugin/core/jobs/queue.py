@@ -84,7 +84,7 @@ def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
 
 
 def yielded_to_at(job: JobState, rules: Rules) -> float:
-    """The time from which other jobs give way to a job that ran before; it may take free cards earlier."""
+    """The time from which other jobs give way to a job that ran before; this job may take free cards earlier."""
     return (max(job.since, job.resized) if job.extendable else job.since) + rules.cooldown_s
 
 

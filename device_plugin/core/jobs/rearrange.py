@@ -106,7 +106,7 @@ class Rearrangement:
         return max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
 
     def _once_more(self, unit: Unit, behind: Behind) -> bool:
-        """Admit the unit if the job that shrank for the last, equal unit can shrink again; true if that was done.
+        """Admit the unit if the job that shrank for the previous, equal unit can shrink again; true if that was done.
 
         So 64 equal jobs do not need 64 searches.
         """

@@ -113,7 +113,7 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """For each running job: the seconds until its cards are free, their number, and whether they idle while kept.
+        """For each running job: the seconds until its cards are free, their number, and true if they idle while kept.
 
         A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
         not idle, because the job uses them until it is stopped.

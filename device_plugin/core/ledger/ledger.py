@@ -170,7 +170,7 @@ class Ledger(Followed, LedgerView):
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:
-        """End the innermost transaction: roll back its changes, or with `keep` pass them to the one around it."""
+        """End the innermost transaction: roll its changes back, or with `keep` pass them to the next outer one."""
         if self._open.pop() is not transaction:
             raise AssertionError("an inner transaction is still open")
         if keep:

@@ -35,7 +35,7 @@ class CardState(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, card: Card, slices: Iterable[Slice], *, shrank: bool = False) -> "CardState":
-        """The state of a card with `slices` held; `shrank`: it had more memory or slices when one of them was granted.
+        """The state of a card with `slices` held; `shrank`: the card had more memory or slices when one was granted.
 
         The card is `short` if a core group of the slices no longer exists, or if it shrank to less than the slices take
         together.

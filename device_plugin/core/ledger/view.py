@@ -32,7 +32,7 @@ class Conflict:
 
 
 class Followed:
-    """A log of changed nodes: a reader asks for the nodes that changed after the version that it saw last.
+    """A log of changed nodes: a reader asks for the nodes that changed after the version that the reader last saw.
 
     The log keeps only the newest change of each node, so the log is never longer than the list of nodes.
     """

@@ -163,7 +163,7 @@ def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -
 
 
 def _useless(grid: Grid, sizes: Ints, demand: Demand, family: Mask) -> Floats:
-    """The idle share of a card of one kind, times the share of the workload that cannot use it; shape (levels,).
+    """A card's idle share, times the share of the workload that cannot use it, for one kind; shape (levels,).
 
     The idle share is the smaller of the free shares of memory and core groups.
     """

@@ -292,7 +292,7 @@ def _whole_cards(sizes: Sequence[list[tuple[int, Slice]]], count: int) -> Iterat
 
 
 def _alike(card: Card) -> tuple[object, ...]:
-    """A key that is equal for two cards if they can give equal slices when they are free."""
+    """A key that is equal for two cards if both can give equal slices when they are free."""
     return card.family, card.mem_mib, card.units, card.core_groups, card.max_slices
 
 

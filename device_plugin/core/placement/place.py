@@ -88,7 +88,10 @@ class Placer:
         self.scores.clear()
 
     def install(self, tables: WorkloadTables) -> None:
-        """Use these tables once `renew` has computed all scores by them; at once if the kinds of cards have changed."""
+        """Use these tables once `renew` has computed all scores from them.
+
+        If the kinds of cards have changed, use the tables at once.
+        """
         if tables.kinds != self._model.given.tables.kinds:
             self.use(tables)
         else:

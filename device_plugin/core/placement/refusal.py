@@ -405,7 +405,7 @@ class Causes:
 
 
 def _at_least(number: int, text: Callable[[int], str]) -> str:
-    """The text of `number` rounded down, which seldom changes: `at least 4`; 0 is shown as it is."""
+    """The text of `number` rounded down, such as `at least 4`, which seldom changes; 0 is shown as 0."""
     return f"at least {text(rounded(number))}" if number else text(number)
 
 

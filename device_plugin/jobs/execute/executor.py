@@ -136,7 +136,7 @@ class Executor:
         return [each for each in members if each.job.suspend]
 
     def _rested(self, managed: Managed) -> float:
-        """The seconds since the suspended Job was stopped, or, if it has never run, was created."""
+        """The seconds since the suspended Job was stopped; if the Job has never run, since it was created."""
         return max(0.0, self._now - managed.rests_since(self._now))
 
     def _served(self, managed: Managed, unit: Set[JobKey]) -> bool:

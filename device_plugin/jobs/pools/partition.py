@@ -92,7 +92,9 @@ def _nodes(job: Managed) -> Iterator[str]:
 
 
 def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
-    """The pool for Jobs that fit no pool: its planner reports that they fit nowhere. None if there is no pool.
+    """The pool for Jobs that fit no pool; None if there is no pool.
+
+    The planner of this pool reports that the Jobs fit nowhere.
 
     A pool with cards of the Jobs' families is preferred.
     """

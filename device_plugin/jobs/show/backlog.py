@@ -31,7 +31,10 @@ class Backlog:
         return self._count
 
     def add(self, job: Job, event: Event, text: str) -> None:
-        """Keep an event until it is taken; if too many wait, the oldest of the namespace with the most is dropped."""
+        """Keep an event until `take` returns it.
+
+        If too many events wait, the oldest event of the namespace with the most events is dropped.
+        """
         with self._lock:
             self._of.setdefault(job.namespace, deque()).append((job, event, text))
             self._count += 1

@@ -222,6 +222,6 @@ def _without(
 
 
 def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:
-    """True if any of a container's `wanted` files is mounted: the process with these mounts then belongs to it."""
+    """True if any of a container's `wanted` files is mounted: the process with these mounts is then the container's."""
     origins = {origin for origin, _ in wanted}
     return any((mount.device, mount.root) in origins for mount in mounts)

@@ -64,7 +64,7 @@ class DriverSlices:
         return self._limits.get((record.key, card))
 
     def closed(self) -> frozenset[str]:
-        """The uuids of the cards that another program has cut: they get no new slices."""
+        """The uuids of the cards that another program has cut; these cards get no new slices."""
         return self._closed
 
     def unheld(self, record: Record) -> bool:

@@ -36,7 +36,7 @@ class SliceFigures:
 
 @dataclass(slots=True)
 class _Slice:
-    """The history of a slice: since when it is observed and idle, and its memory in bytes.
+    """The history of a slice: since when the slice is observed and idle, and its container's memory in bytes.
 
     `held` is the memory at the latest look, as the library and as the kernel counts it; `peak` is the most at any look.
     """

@@ -49,7 +49,7 @@ class TakenError(NotNowError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The slices that a container is to have, and the tickets of their card family that the kubelet gave it.
+    """The slices that a container must get, and the tickets of their card family that the kubelet gave the container.
 
     `pod_slices` are the slices of the whole pod on the cards of this container. `sizes` are the sizes that these cards
     had at the time of the grant, by uuid; they are empty where the grant does not name them.

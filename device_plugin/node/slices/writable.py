@@ -119,7 +119,7 @@ class WritableFiles:
         return min(len(spare) for spare in self._spare.values())
 
     def path(self, key: Key, kind: FileKind) -> Path:
-        """The container's file: on the tmpfs if it has one there, otherwise on the disk, where it may be missing."""
+        """The path of the container's file: on the tmpfs if it is there, else on the disk, where it may be missing."""
         held = self._held(key, kind)
         return held if held.exists() else self._on_disk(key, kind)
 

@@ -198,7 +198,7 @@ class Hygon(Rocm):
         return found
 
     def _model(self, node: str, values: Mapping[str, int], pci: str) -> str:
-        """The model as the driver's package on the node names it, or else as our table does."""
+        """The model as the driver's package on the node names it; if that has no name, as our table names it."""
         table = {
             int(device, 16): name
             for device, name in _MODEL.findall(self._text_if_any(MODEL_TABLE)[:MOST_TEXT])
@@ -219,7 +219,7 @@ class Hygon(Rocm):
 
 
 def _too_large(card: FoundCard[KfdCard]) -> str:
-    """The reason why a card has too many units for a vdev file, as text; empty if it has not."""
+    """The reason why a card has too many compute units for a vdev file, as text; empty if they are not too many."""
     if card.compute_units <= vdev.MAX_UNITS:
         return ""
     return f"it has {card.compute_units} compute units, its vendor's slices hold at most {vdev.MAX_UNITS}"

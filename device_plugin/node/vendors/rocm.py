@@ -84,7 +84,7 @@ class Rocm(Vendor[KfdCard]):
 
     @property
     def ids(self) -> VendorIds | None:
-        """Always None, because amdgpu needs no ids of slices: their masks keep them apart."""
+        """Always None, because amdgpu needs no ids of slices: masks keep slices apart."""
         return None
 
     def scan(self) -> Scan[KfdCard]:
@@ -217,7 +217,7 @@ class Rocm(Vendor[KfdCard]):
         return self.MAX_SLICES if kernel_queues == "0" else min(self.MAX_SLICES, MAX_SLICES_FEW_QUEUES)
 
     def _model(self, node: str, values: Mapping[str, int], pci: str) -> str:
-        """The card's model as people name it; for a card in no table, the driver's name for it or one made of ids."""
+        """The card's model as people name it; for a card in no table, the driver's name, or a name made of ids."""
         device, target = _number(values, "device_id", node), _number(values, "gfx_target_version", node)
         chip = self._name(f"{node}/name")
         return (

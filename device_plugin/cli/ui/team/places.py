@@ -52,7 +52,7 @@ class QueuePlaces(Asking):
 
 
 def _places(address: str) -> Mapping[tuple[str, str], int]:
-    """Returns the places that a replica exports; empty if it does not answer."""
+    """Returns the places that a replica exports; empty if the replica does not answer."""
     try:
         samples = read_samples(read_metrics(address), PLACE, MOST_PLACES)
         return {

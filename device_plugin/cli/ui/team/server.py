@@ -111,7 +111,7 @@ class TeamServer(PageServer):
         self.trust(connection)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection until it ends, and count it no longer as its owner's."""
+        """Serve a connection until it ends; then the connection counts no longer as its owner's."""
         try:
             super().process_request_thread(request, client_address)
         finally:

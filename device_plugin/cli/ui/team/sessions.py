@@ -140,7 +140,7 @@ class Sessions:
             self._sessions.pop(_hash(name), None)
 
     def _check(self, session: Session, now: float) -> bool:
-        """Ask about the session's token; returns false if it is not accepted, or is another user's now."""
+        """Ask about the session's token; returns false if the token is refused, or belongs to another user now."""
         session.asked = now
         try:
             person = self._review(session.token)
