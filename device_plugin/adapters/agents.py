@@ -119,7 +119,7 @@ class AgentPoller(Generic[Said]):
         return 1 / self._pace.per_second
 
     def _ask(self, turn: _Turn) -> float:
-        """Ask one agent, and pass its value to `on_said`; returns the seconds until its next turn.
+        """Ask one agent, and pass the agent's value to `on_said`; returns the seconds until the agent's next turn.
 
         Each failure doubles this time, up to LONGEST_PAUSE.
         """

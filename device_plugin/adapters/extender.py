@@ -180,7 +180,7 @@ class FilterAnswers:
 
 
 def _shortened(nodes_by_text: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
-    """The texts with the names of their nodes; one name, and a number, for a text of more than MOST_NAMED nodes."""
+    """Each text with the names of its nodes; for more than MOST_NAMED nodes, one name and the number of nodes."""
     for text, names in nodes_by_text.items():
         many = len(names) > MOST_NAMED
         yield (f"and {len(names) - 1} others {text}", names[:1]) if many else (text, names)

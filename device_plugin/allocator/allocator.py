@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Allocator:
-    """Places pods, and holds each grant until it is bound or its reservation ends.
+    """Places pods, and holds each grant until its pod is bound or its reservation ends.
 
     Each public method takes the view's lock, except `prepare` and `news`, which need none.
     """

@@ -90,7 +90,7 @@ class HoldingPod(NamedTuple):
         return f"{self.status}, {asked_back_text(left)}"
 
     def left(self, uses: Mapping[SliceKey, SliceUse]) -> float | None:
-        """Returns the seconds until the pod is evicted if its slices stay idle, by the use of its slices.
+        """Returns the seconds until the pod is evicted if its slices stay idle, from the measured use of its slices.
 
         None if the pod has no idle limit, or the idle time of one of its slices is not known.
         """

@@ -93,7 +93,7 @@ class JobsReader:
         return JobsReading([*told, *_ended(ended)], missing)
 
     def _told(self) -> Sequence[Row] | None:
-        """Returns the engine's rows, in the order of their queues; None if the first question has failed.
+        """Returns the engine's rows of jobs, in the order of the queues; None if the first question has failed.
 
         Raises EngineError, ForwardError if a later question fails; ApiError.
         """

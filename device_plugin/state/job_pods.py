@@ -137,7 +137,7 @@ class JobPods:
 
 
 def _owners(pod: Pod) -> Collection[tuple[str, str]]:
-    """The keys of a pod in the index: its namespace with its Job's UID, and its namespace with its workload's label.
+    """The keys of a pod in the index: its namespace with the UID of its Job, and with the label of its workload.
 
     A key is left out if the pod has no Job, or no such label.
     """

@@ -155,7 +155,7 @@ class KnownJobs:
             self._listed = True
 
     def doubt(self) -> None:
-        """Accept the next version of each Job even if its number is lower: etcd was restored, and a list follows.
+        """Accept the next version of each Job even with a lower number: etcd was restored, and a list follows.
 
         A Job that is known as gone may come back.
         """

@@ -35,7 +35,7 @@ MOST_READ = 128 * MOST_LEAVING
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The leaving pods that still hold their slices, from the view of one pod that asks for slices.
+    """The leaving pods that still hold their slices, as one pod that asks for slices sees them.
 
     `for_it` holds the UIDs of pods that leave for the asking pod's job, `for_others` of pods that leave for another job
     and whose slices the asking pod cannot get. `jobs` holds the UIDs of Jobs that already have the smaller width.

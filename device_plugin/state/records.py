@@ -134,7 +134,7 @@ class JobRecords:
         return [record, *self._named_by(record.key)]
 
     def taker(self, record: JobRecord) -> str:
-        """The name of the known beneficiary for which this record shrinks its Job.
+        """The name of the known beneficiary for which the Job of this record shrinks.
 
         Empty if there is none, and once the record has ended.
         """

@@ -42,7 +42,7 @@ class WorkloadGangs:
         self._of: dict[str, _Label] = {}
 
     def see(self, job: Job) -> None:
-        """Record a workload; if its gang has changed, its known pods are recorded again with new labels.
+        """Record a workload; if its gang has changed, the workload's known pods are recorded again with new labels.
 
         A workload has a gang only if its pods are created together, and are at least 2 and at most MAX_GANG.
         """

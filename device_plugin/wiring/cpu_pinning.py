@@ -39,7 +39,7 @@ class CpuPinning:
         _move(self._allowed, self._free, os.SCHED_OTHER)
 
     def step(self) -> None:
-        """Let the kernel choose a CPU, then pin all threads to it for STAY_SECONDS."""
+        """Let the kernel choose a CPU, then pin all threads to this CPU for STAY_SECONDS."""
         _move(self._allowed, self._free, os.SCHED_OTHER)
         self._wait(CHOOSE_SECONDS)
         _move({int(_STAT.read_text().rpartition(")")[2].split()[_PROCESSOR])}, self._free, os.SCHED_BATCH)

@@ -81,7 +81,10 @@ class OwnSettings:
         self.settings, self.problem = applied(general, found)
 
     def outdated(self) -> bool:
-        """True if the file gives the node other settings now, or its problem is solved; logs a new problem once."""
+        """True if the file gives the node other settings now, or the file's problem is solved.
+
+        A new problem is logged once.
+        """
         contents = _contents(self._general)
         labels = self._labels() if contents != self._seen else None
         if labels is None:

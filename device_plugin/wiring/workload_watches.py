@@ -129,7 +129,7 @@ class _Listed:
         self._unlisted = unlisted
 
     def sync(self, items: Sequence[Job]) -> None:
-        """Remove the kind from the unlisted kinds, and log the number of its objects."""
+        """Remove the kind from the unlisted kinds, and log the number of objects of this kind."""
         log.info("%s are watched: %d in queues", self._kind.plural, len(items))
         self._unlisted.discard(self._kind)
 

@@ -86,7 +86,10 @@ class ConnectionLimit:
         self._open: set[Client] = set()
 
     def admit(self, new: Client) -> bool:
-        """Count a new connection; at a limit, end an idle one for it, or return false if no connection is idle."""
+        """Count a new connection; returns false if a limit is reached and no connection is idle.
+
+        At a limit an idle connection is ended in favour of the new one.
+        """
         with self._lock:
             same = [client for client in self._open if client.address == new.address]
             if not self._make_way(same, self._per_address) or not self._make_way(self._open, self._most):

@@ -45,7 +45,7 @@ _decoded_resources = decoder(structs.RawResources)
 
 
 class _Asked(NamedTuple):
-    """A container, the limits of it that are kept, and the CPU, memory and disk that it requests."""
+    """A container: those of its limits that are kept, and the CPU, memory and disk that it requests."""
 
     name: str
     kind: ContainerKind

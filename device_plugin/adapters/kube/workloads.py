@@ -142,7 +142,7 @@ def _ray_spec(kind: WorkloadKind, found: Object) -> object:
 
 
 def _together(kind: WorkloadKind, found: Object) -> bool:
-    """Returns true if the controller makes all pods at once, so that they can be placed together."""
+    """Returns true if the controller makes all pods at once, so that all can be placed together."""
     if kind is JOB_SET:
         replicated = at(found, "spec", "replicatedJobs")
         waits = isinstance(replicated, list) and any(at(each, "dependsOn") for each in replicated)

@@ -130,7 +130,7 @@ class PluginServer(rpc.DevicePluginServicer):
         _register(self._folder, self.endpoint, self.resource, options)
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Send all tickets and their health (true: healthy) to the kubelet, if they have changed."""
+        """Send all tickets and their health (true: healthy) to the kubelet, if a ticket or its health has changed."""
         with self._changed:
             if devices != self._devices:
                 self._devices = dict(devices)

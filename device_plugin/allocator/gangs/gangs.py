@@ -172,7 +172,7 @@ class Gangs:
         return group.state.lose(self._groups.gang_view(name))
 
     def put_back(self, reservation: Reservation) -> bool:
-        """Make the reservation of a gang's pod wait for a new Binding after its Binding failed; true if that was done.
+        """Make the reservation of a gang's pod, whose Binding failed, wait for a new Binding; true if that was done.
 
         False if the pod is in no gang, has left its gang, has ended, or is being deleted: then nothing changes.
         """
@@ -254,7 +254,7 @@ class Gangs:
         return member.name
 
     def _end_later(self, seconds: float) -> float:
-        """Return a deadline for a gang's reservations, `seconds` from now; `expired` ends them after it."""
+        """Return a deadline for a gang's reservations, `seconds` from now; after the deadline `expired` names them."""
         until = self._clock() + seconds
         self._first_deadline = min(self._first_deadline, until)
         return until
@@ -268,7 +268,10 @@ class Gangs:
         return pods, Asked.of(pods, self.offered.of(first.name), nodes, self._ledger.freed)
 
     def _decided(self, view: GangView, first: GangPod, nodes: Nodes, *, named: bool) -> Reservation | Refusal:
-        """Reserve slices for all pods that must be placed with `first`; returns its reservation, or the refusal."""
+        """Reserve slices for all pods that must be placed with `first`.
+
+        Returns the reservation of `first`, or the refusal.
+        """
         if (unready := view.unready) is not None:
             return unready
         state = self._groups.group(first.name).state

@@ -249,7 +249,7 @@ class ListPrinter(Generic[Row]):
         return wrap(line, self._width, subsequent_indent=indent, break_on_hyphens=False)
 
     def _widths_with(self, bar: int, longest: Sequence[int]) -> list[int]:
-        """Returns the width of each column with bars of this length; `longest` has the length of its longest text."""
+        """Returns the width of each column with bars of this length; `longest` has the length of each longest text."""
         return [
             max(len(column.title) * self._headers, size + (bar + 1 if column.share else 0)) + GAP
             for column, size in zip(self._columns, longest, strict=True)

@@ -52,7 +52,7 @@ def node_row(explainer: Explainer, snapshot: Snapshot, name: str, pods: Mapping[
 
 
 def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
-    """Returns the entry of a node without a known inventory: its cards are those in grants of known pods."""
+    """Returns the entry of a node without a known inventory: it shows the cards in grants of known pods."""
     by_card: dict[str, list[dict[str, Any]]] = {}
     sizes: dict[str, CardSize] = {}
     for holder, holding in record.holdings.items():

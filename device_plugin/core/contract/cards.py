@@ -277,7 +277,7 @@ def _card_object(card: Card) -> dict[str, object]:
 
 
 def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, object]]:
-    """As many reports as fit into `room` characters of JSON, in their JSON form.
+    """The first reports that fit into `room` characters of JSON, in JSON form.
 
     Reports of the state OUTLIVING (processes of an ended or vanished pod still run) come first, then all others, each
     sorted by the pod's UID and the container's name.

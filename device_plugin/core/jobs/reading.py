@@ -531,7 +531,7 @@ def _goal(job: Job, request: PodRequest | None) -> Goal | None:
 
 
 def _check_card_models(job: Job) -> None:
-    """Raise RequestError if the Job names other card models than its pods: the pods' annotation decides."""
+    """Raise RequestError if the Job names other card models than its pods, whose annotation decides."""
     models = job.annotations.get(annotations.CARD_MODEL)
     if models is not None and models != job.template.annotation(annotations.CARD_MODEL):
         raise RequestError(

@@ -48,7 +48,7 @@ class Shares:
         return 0.0 if willing or spec.parts else spec.least_cards
 
     def admitted(self, unit: Unit) -> None:
-        """Count a unit that was admitted: its queue has more cards and fewer waiting jobs."""
+        """Count jobs (a unit) that were admitted: from now on their queue has more cards and fewer waiting jobs."""
         for job in unit if self._several else ():
             queue, line = job.spec.queue, (job.spec.queue, job.spec.priority)
             self._held[queue] = self._held.get(queue, 0.0) + self._fixed(job)

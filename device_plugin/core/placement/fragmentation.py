@@ -21,7 +21,7 @@ from device_plugin.core.requests import Shape
 
 
 class Fragments:
-    """Computes the fragmentation F of nodes, and its growth by a placement, in cards.
+    """Computes the fragmentation F of nodes, and the growth of F by a placement, in cards.
 
     Shapes that differ only in CPU, memory and disk form one group of shapes: a card fits all shapes of the group or
     none. Only the CPU of the host counts: a node may have enough CPU for some shapes of a group.

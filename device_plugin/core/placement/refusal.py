@@ -375,7 +375,10 @@ class Causes:
         return ranks
 
     def _hardest(self) -> tuple[str, CardFit]:
-        """The family and the fit of the container that fits the fewest cards; its reasons become the pod's reasons."""
+        """The family and the fit of the container that fits the fewest cards.
+
+        The reasons of this container become the pod's reasons.
+        """
         distinct = dict.fromkeys(asked for _, asked in self._request.containers)
         needs = [(asked.family, CardFit(self._states, KindSizes(self._kinds, asked))) for asked in distinct]
         if len(needs) == 1:

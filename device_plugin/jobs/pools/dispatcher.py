@@ -172,7 +172,7 @@ class _PoolRoom:
         ) / self._cards
 
     def add(self, choice: PoolChoice) -> None:
-        """Add the jobs to the pool: each takes free cards for its least width, or is counted as waiting."""
+        """Add the jobs to the pool: each job takes free cards for its least width, or is counted as waiting."""
         for job in choice.jobs:
             left = 0.0 if self._fork.take(job, job.spec.least) else job.spec.least_cards
             self._needed += left - self._waiting.get(job.key, 0.0)

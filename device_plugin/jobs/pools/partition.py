@@ -74,7 +74,7 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
 
 
 def _settled(members: Iterable[Managed], by_name: Mapping[str, Pool], pools: Pools) -> Pool | None:
-    """The pool that is written on one of the Jobs, or else the pool of a node where one of their pods runs or ran.
+    """The pool that is written on one of the Jobs, or else the pool of a node where a pod of the Jobs runs or ran.
 
     None if there is no such pool.
     """

@@ -71,7 +71,7 @@ class JobExplainer:
         return HttpAnswer(said, headers=headers)
 
     def _pools(self) -> str:
-        """A line for each pool if there are several, and a line for a fault of their labels."""
+        """A line for each pool if there are several, and a line for a fault of the pools' labels."""
         holders, problem = self._planners.holders(), self._planners.pools().problem
         lines = [
             f"pool {pool} is planned by {holder}" if holder else f"pool {pool} has no planner yet"

@@ -189,7 +189,7 @@ class CoveredSlices:
         self._api.node_event(Event.CDI_OFF, text)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
-        """The files that must be mounted in the container: for each its origin, and its path in the container."""
+        """The files that must be mounted in the container: the origin of each file, and its path in the container."""
         # An agent of another version may have written fewer files.
         written = ((source, path) for source, path in self._files(record) if source.exists())
         files = ((mountinfo.origin(own, str(source)), path) for source, path in written)

@@ -110,7 +110,7 @@ class OtherPlugins:
         self._served = {**guessed, **self._served}
 
     def look(self, ours: Iterable[Resource]) -> None:
-        """Find the resources that another plugin serves now: their devices at the kubelet are not our tickets.
+        """Find the resources that another plugin serves now: the kubelet's devices of these are not our tickets.
 
         A plugin counts as gone after RETURN_SECONDS without a sign of it. A plugin that the kubelet dropped is
         registered again. Changes are written to `store`. Raises KubeletError if the kubelet does not answer.

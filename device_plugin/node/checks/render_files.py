@@ -33,7 +33,7 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 @dataclass(frozen=True, slots=True)
 class RenderFile:
-    """The figures of one file: PCI address of its card, its client, and nanoseconds of work of compute units.
+    """The figures of one file: the PCI address of the card, the client, and nanoseconds of work of compute units.
 
     `own_bytes` are the buffers that only this client has, `shared_bytes` the buffers that another client may have too.
     """

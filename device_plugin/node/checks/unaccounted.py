@@ -121,7 +121,7 @@ class UnaccountedMemory:
 
 
 def _holders(slices: Sequence[_SliceUse]) -> Iterator[str]:
-    """A text for each of the NAMED containers that hold the most memory beyond what their library counts."""
+    """A text for each of the NAMED containers that hold the most memory beyond the library's count."""
     for use in sorted(slices, key=lambda use: (-use.beside, use.record.key))[:NAMED]:
         if use.beside >= MIB:
             record = use.record

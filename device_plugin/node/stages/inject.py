@@ -202,7 +202,7 @@ class Injector:
         ]
 
     def restore(self, wanted: Wanted) -> None:
-        """Write the record of a running container whose record was lost; the ids of its slices are in its files."""
+        """Write the record of a running container whose record was lost; the files there have the ids of its slices."""
         self._records.put(wanted.record(self._ids.read(wanted.key, wanted.slices)))
 
     def announce(self) -> None:

@@ -28,9 +28,9 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class KfdCard:
-    """The payload of a KFD card: `gpu_id` is its number in the driver, `render_minor` the number of its device node.
+    """A card's numbers in the driver (KFD): `gpu_id`, and `render_minor`, the number of its render node.
 
-    Both numbers may change. `xcc` and `paired` are the rules of its masks (core/contract/masks.py).
+    Both numbers may change. `xcc` and `paired` are the rules of the card's masks (core/contract/masks.py).
     """
 
     gpu_id: int
