@@ -72,10 +72,15 @@ def _fence(output: str) -> Values:
 
 
 _BENCH = (sys.executable, "-m", "device_plugin", "bench")
+
+
+def _filling(nodes: str) -> list[str]:
+    return [*_BENCH, "extender", "--nodes", nodes, "--fill", "0.5", "--seconds", "8", "--json"]
+
+
 BENCHES = {
-    "extender": Bench(
-        [*_BENCH, "extender", "--nodes", "1213", "--fill", "0.5", "--seconds", "8", "--json"], _extender
-    ),
+    "extender": Bench(_filling("1213"), _extender),
+    "extender-5000": Bench(_filling("5000"), _extender),
     "refusals": Bench([*_BENCH, "refusals", "--nodes", "1213", "--json"], _refusals),
     "rounds": Bench([*_BENCH, "jobs", "--large", "1000", "--nodes", "8", "--json"], _rounds),
     "fence": Bench(["hack/fence-cost", "--pairs", "5"], _fence),
