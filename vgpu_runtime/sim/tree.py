@@ -123,7 +123,7 @@ def _gpu_properties(card: SimCard, minor: int, kernel: Kernel) -> dict[str, int]
 
 
 def _properties(**known: int) -> dict[str, int]:
-    """The text of a topology node's properties in the kernel's order; a property that is not given has its default."""
+    """The properties of a topology node, in the kernel's order; a property that is not given has its default."""
     names = (
         "cpu_cores_count simd_count mem_banks_count caches_count io_links_count p2p_links_count cpu_core_id_base"
         " simd_id_base max_waves_per_simd lds_size_in_kb gds_size_in_kb num_gws wave_front_size array_count"

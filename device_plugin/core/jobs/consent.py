@@ -29,7 +29,7 @@ class Claim:
     - `share` is the number of cards of the unit's queue, with the unit, divided by the queue's weight.
     - `willing`: all jobs of the unit consent to be stopped for a job of equal priority.
     - `ran`: all jobs of the unit have run before, or are splits that could run more sub-tasks.
-    - `early`: one of its jobs was stopped, or is a split that was resized, less than a cooldown ago; jobs of equal
+    - `early`: one of its jobs was stopped, or is a split that was resized, less than `cooldown_s` ago; jobs of equal
       priority do not give way to the unit yet.
     """
 
@@ -150,8 +150,8 @@ def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bo
     Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the
     running jobs must be `willing`, past `kept_until`, and no split (job of sub-tasks); the claim must not be `early`.
     If the claim is of another queue, their own queue must have more cards for its weight. Then they are stopped for a
-    due claim after half a quantum. For any other claim they must have run for a quantum, and be of a higher level than
-    the claim; if the claim `ran` before, their turn must be over too.
+    due claim after half of `quantum_s`. For any other claim they must have run for `quantum_s`, and be of a higher
+    level than the claim; if the claim `ran` before, their turn must be over too.
 
     False for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this draft
     starts a job.

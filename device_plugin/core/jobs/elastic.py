@@ -76,7 +76,7 @@ def _saving_width(job: JobState, rules: Rules) -> int:
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a running job's width may grow now: it can change, and has not changed for a cooldown."""
+    """True if a running job's width may grow now: it can change, and has not changed for `cooldown_s`."""
     return job.adjustable and now >= job.resized + rules.cooldown_s
 
 

@@ -75,7 +75,9 @@ def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a job was stopped, or a split that could run more sub-tasks was resized, less than a cooldown ago.
+    """True if the job was stopped, or as a split was started or resized, less than `cooldown_s` ago.
+
+    A split (a job of sub-tasks) counts only while it could run more sub-tasks.
 
     Other jobs do not give way to such a job yet. Otherwise it would take cards from further jobs, and plans would need
     more than two rounds to settle.
@@ -234,7 +236,7 @@ class _Service:
         return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
 
     def level(self, user: User) -> int:
-        """The level (power of two) of a user's service, as if its present cards had already served it for a quantum."""
+        """The level (power of two) of a user's service, with `quantum_s` of service added for each present card."""
         return level(self.had[user] + self.cards[user] * self.rules.quantum_s, self.rules)
 
 

@@ -77,7 +77,7 @@ class Rearrangement:
         """Make room and admit the jobs with their least widths; returns false, without a change, if that fails.
 
         Units of `behind` are admitted too if they are needed to use the freed cards. No room is made for a job without
-        `preempts`, for a split (a job of sub-tasks) that was resized less than a cooldown ago, or for a user whose
+        `preempts`, for a split (a job of sub-tasks) that was resized less than `cooldown_s` ago, or for a user whose
         tries of this round are used up.
         """
         first = unit[0]

@@ -39,7 +39,7 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        """The cards of the job's least width, if the job may not be stopped after a quantum; else 0.
+        """The cards of the job's least width, if no equal job may take them after `quantum_s`; else 0.
 
         Also 0 for a split (a job of sub-tasks).
         """
