@@ -147,9 +147,12 @@ class FilterAnswers:
     """Writes ExtenderFilterResult, the answer to /filter. Any thread may write.
 
     A refusal has a text for each of thousands of nodes. Its JSON is cached for the next refusal with the same texts for
-    the same nodes, MOST_KEPT bytes together. While `absent_is_hopeless` returns true, kube-scheduler takes nodes that
-    an answer does not name for hopeless nodes. Then a text of more than MOST_NAMED hopeless nodes names one of them and
-    the number of the others, so that the event reads `1 and 4999 others lack memory`.
+    the same nodes, MOST_KEPT bytes together.
+
+    A node is hopeless if no eviction helps there (FailedAndUnresolvableNodes). While `absent_is_hopeless` returns true,
+    kube-scheduler treats nodes that are absent from an answer as hopeless. The answer then shortens each text of more
+    than MOST_NAMED hopeless nodes: it names one of them and counts the others, so that the event reads
+    `1 and 4999 others lack memory`.
     """
 
     def __init__(self, absent_is_hopeless: Callable[[], bool] = lambda: False) -> None:

@@ -89,7 +89,8 @@ class _KeptText:
 class _Text:
     """A text for scrapes, and its gzip form once a client asks for that.
 
-    `led` is the value of `leads` when the text was made.
+    `led` is the value that `leads` of Exposition returned when the text was made. Once it returns another value, the
+    text is outdated.
     """
 
     def __init__(self, plain: bytes, *, led: object) -> None:

@@ -1,4 +1,7 @@
-"""Learning: the target workload is the mix of requests of pods that come and stay, counted here."""
+"""Learning: counts the requests of pods that come and stay.
+
+This mix, the target workload, tells placement which requests will probably come.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable

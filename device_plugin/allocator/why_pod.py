@@ -68,7 +68,7 @@ class PodAnswer:
 
     @property
     def waits(self) -> bool:
-        """True for a pod that asks for a slice and has none."""
+        """True for a pod that asks for a slice, has none, and has not ended."""
         return self.state not in _SETTLED
 
     def answer(self, source: str = "") -> Answer:

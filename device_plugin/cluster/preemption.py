@@ -126,7 +126,7 @@ class Preemption(Service):
         return {node: evicted}
 
     def _without_leaving(self, pod: Pod, candidates: Candidates, held: Held) -> Candidates:
-        """The candidates without nodes where a victim already leaves for another job, or a victim's Job shrinks."""
+        """The candidates, less the nodes where a victim already leaves for another job, or a victim's Job shrinks."""
         leaving = self._leaving(pod)
         ours = leaving.for_others | {uid for uid, each in held.items() if each.owner_uid in leaving.jobs}
         return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}

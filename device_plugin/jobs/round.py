@@ -238,7 +238,11 @@ class Rounds:
 
 
 class _LaterLook:
-    """Checks writes that are sent late: reads the Jobs and the free cards again, and compares."""
+    """Decides whether writes that are sent late are still right.
+
+    It reads the Jobs and the free cards again, at most every FRESH_SECONDS, and asks whether each change still helps
+    its beneficiary and still has room.
+    """
 
     def __init__(
         self, known: ManagedJobs, fork: Fork, clock: Callable[[], float], wall: Callable[[], float]

@@ -1,10 +1,10 @@
-"""The files of a simulated card in sysfs that its PCI device and DRM device have, and the card's health.
+"""The sysfs files of a simulated card's PCI and DRM devices, and the card's health.
 
 A card is `sys/devices/pci0000:00/<pci>/` with its files, which `sys/bus/pci/devices/<pci>`,
 `sys/class/drm/cardN/device` and `sys/class/drm/renderDM/device` point at, all with relative links.
 
-Health is what a real kernel shows: a card is healthy while its topology node's gpu_id is not 0, its DRM device's
-folder can be read, and, where the driver keeps error counts, `ras/umc_err_count` says `ue: 0` (uncorrectable).
+Health is what a real kernel shows: a card is healthy while the gpu_id of its KFD topology node is not 0, the folder of
+its DRM device can be read, and, where the driver keeps error counts, `ras/umc_err_count` says `ue: 0` (uncorrectable).
 """
 
 import os

@@ -291,9 +291,9 @@ class Gangs:
         return next(reservation for reservation in answer if reservation.pod.uid == first.pod.uid)
 
     def _placed(self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes) -> Sequence[Reservation] | Refusal:
-        """Place all `pods`, the first on `nodes`; returns their reservations or a refusal.
+        """Place all `pods`, the first on `nodes`, each other on the nodes that were last offered for its kind of pod.
 
-        The ledger holds the grants of these reservations already.
+        Returns the reservations, whose grants the ledger holds already, or a refusal.
         """
         by_uid = {each.pod.uid: each.pod for each in pods}
         scored = [each.pod for each in pods if each.request.policy in APART]

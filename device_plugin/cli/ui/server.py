@@ -124,7 +124,10 @@ class PageServer(ThreadingHTTPServer):
             self._connections.release()
 
     def trust(self, request: socket) -> None:
-        """Note that the client of a connection is known or gone, so that the connection is not ended for a new one."""
+        """Take a connection off the list of unknown clients, because its client is known or the connection has ended.
+
+        At the limit of connections, only connections on that list are ended to make room for a new one.
+        """
         with self._strangers_lock:
             self._strangers.pop(request, None)
 

@@ -93,7 +93,7 @@ class Resize:
 
     @property
     def held(self) -> bool:
-        """True if the Job is on hold, or was on hold since it was created or stopped."""
+        """True if the Job is on hold, or was on hold at any time since it was created or last stopped."""
         return bool(self.held_since or self.held_for)
 
     @property

@@ -267,10 +267,11 @@ class Reservations:
     def _vacated(
         self, unit: Unit, stoppable: Collection[JobKey], ended: Collection[JobKey]
     ) -> Sequence[Place] | None:
-        """The places that the unit would get after jobs without a known end left as few nodes as possible.
+        """The places that the unit would get if jobs without a known end left one node after another until it fits.
 
-        Jobs whose end is probably far stay; if that leaves no room, they leave too. Long-running jobs of the unit's
-        user never leave. None if the unit gets no room.
+        None if the unit never fits. At first, jobs whose end is probably far stay; if the unit does not fit then, they
+        leave too. Long-running jobs of the unit's user always stay. Neither rule keeps a job of `stoppable`. The jobs
+        in `ended` have left already.
         """
         draft, room = self._draft, self._draft.room
         lasting, own = self._lasting(unit, stoppable)

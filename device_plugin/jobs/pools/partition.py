@@ -1,4 +1,4 @@
-"""The Jobs of each pool, and the Jobs for which a pool must still be chosen."""
+"""The Jobs of each pool, and the Jobs whose pool may still be chosen."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
