@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(client: KubeClient, logs: Logs, console: Console, pods: _Pods) -> None:
-    """Read the output of the pods that come, until the Job has ended or nobody reads the output. Raises ApiError."""
+    """Print the output of pods as it appears, until the Job has ended or stdout is closed. Raises ApiError."""
     while not console.closed:
         began = time.monotonic()
         try:

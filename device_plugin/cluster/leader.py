@@ -36,8 +36,8 @@ class Leader:
     def observe(self, lease: Lease | None, started: float) -> None:
         """Record the Lease (None: there is none) that a read returned.
 
-        A changed Lease counts as renewed when the last read before this one began. `started` is the time when this read
-        began.
+        `started` is the time when this read began. If the Lease has changed since the previous read, the start of that
+        read counts as the time of its renewal.
         """
         with self._lock:
             if lease != self._lease:

@@ -79,9 +79,9 @@ _NO_ROOM = (0.0, 0.0, 0.0, 0.0)
 class _NodePart:
     """The metrics of one node, computed from its `state`.
 
-    `granted` has MiB, core groups and slices by namespace and family. `room` has, by family and model, the largest
-    free slice (its memory units, its core groups, its share of the card) and the number of free cards. `crowded` counts
-    cards with overlapping slices, and cards that have less now than their holders were granted.
+    `granted` has MiB, core groups and slices by namespace and family. `room` has, by family and model, the most free
+    memory units, core groups and share on one card (each may be of another card), and the number of free cards.
+    `crowded` counts cards with overlapping slices, and cards that have less now than their holders were granted.
     `units` has pairs of a card family and its memory unit.
     """
 

@@ -312,7 +312,7 @@ class GangState:
     def lose(self, view: GangView) -> tuple[str, ...]:
         """The UIDs whose reservations must end, because a pod of the gang or its reservation is gone.
 
-        They are all reserved pods if no Binding of the gang was sent and the gang lacks a pod; else none.
+        They are all reserved pods if no Binding of the gang was sent, and a pod or a reservation is missing; else none.
         """
         if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
             return ()

@@ -131,7 +131,8 @@ class Election:
 class Candidate:
     """Acquires and renews a Lease through the API server. Call `attempt` every few seconds.
 
-    `time` returns the wall clock in RFC 3339. `note` returns the note to write, given the Lease's present note.
+    `time` returns the wall clock in RFC 3339. A Lease's note is an annotation: a message of its holder to all
+    candidates. `note` returns the note to write, given the present one.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The real HIP runtime for simulated cards, from Debian's packages: downloaded and unpacked, never installed.
 
-Packages are unpacked into a cache folder. apt itself says which packages the machine lacks: always those of HIP; LLVM,
-which HIP's code-object library loads, only where it is not installed.
+Packages are unpacked into a cache folder: always those of HIP (PACKAGES), and those that apt says are missing on this
+machine. LLVM, which HIP's code-object library loads, is among them only where it is not installed.
 """
 
 import os

@@ -44,7 +44,10 @@ def make(client: KubeClient, wanted: Mapping[str, Any]) -> str:
 
 
 def _text(wanted: Mapping[str, Any], key: str) -> str:
-    """Returns the name under `key`. Raises ChangeError if it could lead to an API object other than of this name."""
+    """Returns the name under `key`. Raises ChangeError if it is missing or malformed.
+
+    So no name leads a request to another API object.
+    """
     found = wanted.get(key)
     if not isinstance(found, str) or len(found) > MOST_NAME or not _NAME.fullmatch(found):
         raise ChangeError(f"{key} is missing or malformed")

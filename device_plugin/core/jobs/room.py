@@ -71,7 +71,7 @@ class Room(Protocol):
         """The nodes and cards of the job's `count` replicas with the highest indexes."""
 
     def nodes(self, places: Sequence["Place"], /) -> tuple[str, ...]:
-        """The nodes of these places, in order; empty in a room without nodes."""
+        """The names of the nodes of these places, sorted, each once; empty in a room that only counts cards."""
 
     def reserve(self, name: JobKey, places: Sequence["Place"], /) -> None:
         """Reserve these places by `name`: no job gets the part of these places that is free now."""

@@ -35,10 +35,11 @@ class CardState(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, card: Card, slices: Iterable[Slice], *, shrank: bool = False) -> "CardState":
-        """The state of a card with `slices` held; `shrank`: the card had more memory or slices when one was granted.
+        """The state of a card with `slices` held.
 
-        The card is `short` if a core group of the slices no longer exists, or if it shrank to less than the slices take
-        together.
+        `shrank`: since one of these slices was granted, the card's memory, or the number of slices that it can give,
+        has become smaller. The card is `short` if a core group of the slices no longer exists, or if the card shrank
+        and the slices exceed its memory or its number of slices now.
         """
         taken = mib = count = cores = percent = percent_cores = 0
         for s in slices:

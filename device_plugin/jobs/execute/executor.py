@@ -284,8 +284,8 @@ class Executor:
     def _loses_nothing(self, managed: Managed) -> bool:
         """True if the Job may be stopped without losing work: it was just started, or none of its pods is bound.
 
-        Such a stop follows if the API server refuses to create pods of the Job. False for a Job of Kueue, and while
-        another change is under way.
+        Called before a Job is stopped because the API server refuses to create its pods. False for a Job of Kueue, and
+        while another change is under way.
         """
         record = managed.record
         if managed.spec.kueue or not managed.lives or not self._settles(managed):

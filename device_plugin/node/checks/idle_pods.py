@@ -2,10 +2,10 @@
 
 A pod's idle time begins when the last of its slices becomes idle (slice_history.py). The pod is not idle while a
 container of its grant has not started, or computing is not measured for one of its slices. An event announces the
-eviction 15 minutes before. Another event withdraws the announcement if the pod works again, or its limit has changed. A
-pod that was announced, and stayed idle until its limit, is named in the node's inventory, and the leader evicts it. The
-inventory also names pods whose limit has no effect, because computing is not measured. A pod that is being deleted is
-not looked at.
+eviction before (core/idle.py says how long before). Another event withdraws the announcement if the pod works again, or
+its limit has changed. A pod that was announced, and stayed idle until its limit, is named in the node's inventory, and
+the leader evicts it. The inventory also names pods whose limit has no effect, because computing is not measured. A pod
+that is being deleted is not looked at.
 
 The times are not stored: when the agent restarts, they begin again.
 """

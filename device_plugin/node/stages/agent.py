@@ -1,6 +1,7 @@
-"""The node agent's loop: runs the stages and the checks twice a second.
+"""The node agent's loop: turns twice a second, and runs in each turn the stages and checks that are due.
 
-Their order: discover, advertise, restore, reclaim, look for covers, compare with the kernel, publish.
+Their order: discover, advertise, restore, reclaim, look for mounts that hide our files (checks/covered.py), compare
+with the kernel, publish.
 """
 
 import logging
