@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hack.generate.monitoring.alerts import ALERTS
+from hack.generate.monitoring.boards import BOARDS
 from hack.generate.monitoring.rules import NAMESPACE_CARDS
 from tests.hack.generate.monitoring.promtool import RULES, check_alerts, promtool
+from tests.hack.generate.monitoring.queries import runnable
 
 NAMED = {alert.name: alert for alert in ALERTS}
 CARD = 'node="n1", card="GPU-1"'
@@ -344,6 +346,31 @@ def test_the_share_of_a_quota_is_of_our_resources_alone(tmp_path: Path) -> None:
     labels = f'{name}{{namespace="team", resource="{mem}", resourcequota="q"}}'
     expected = [{"expr": name, "eval_time": "5m", "exp_samples": [{"labels": labels, "value": 0.25}]}]
     check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 5, []), "promql_expr_test": expected}])
+
+
+def test_the_board_lists_the_owner_of_a_slice_that_was_idle_for_hours_and_of_no_other(tmp_path: Path) -> None:
+    gib = 1 << 30
+    series = {
+        **OWNERS,
+        f'vgpu_slice_memory_limit_bytes{{{SLICE}, pod="a"}}': f"{12 * gib}x200",
+        f'vgpu_slice_memory_limit_bytes{{{SLICE}, pod="b"}}': f"{4 * gib}x200",
+        f'vgpu_slice_idle_seconds{{{SLICE}, pod="a"}}': "0+60x200",
+        f'vgpu_slice_idle_seconds{{{SLICE}, pod="b"}}': "1200x200",
+    }
+    panels = [panel for board in BOARDS for panel in board.panels() if panel.title == "Idle slices by owner"]
+    assert panels
+    owner = '{namespace="team", owner_kind="Deployment", owner_name="serve"}'
+    wanted = {"slices": 1, "memory": 12 * gib, "longest": 7500}
+    expected = [
+        {
+            "expr": runnable(query.expr),
+            "eval_time": "125m",
+            "exp_samples": [{"labels": owner, "value": wanted[query.legend]}],
+        }
+        for panel in panels
+        for query in panel.queries
+    ]
+    check_alerts(tmp_path, [{**_test(series, "VgpuOverlap", 125, []), "promql_expr_test": expected}])
 
 
 def test_the_owner_of_a_slice_is_the_controller_of_its_pod_and_a_pod_without_one_is_its_own(
