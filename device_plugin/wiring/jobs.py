@@ -43,7 +43,7 @@ from device_plugin.state.view import ClusterView
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import JobsSettings
-from device_plugin.wiring.workload_watches import WorkloadWatches
+from device_plugin.wiring.workload_watches import LATER_SECONDS, WorkloadWatches
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class JobEngine(Replica):
         self._workloads = WorkloadWatches(
             api, self._loop.threads, stop,
             lambda kind: (self._view.job_news.of(kind), JobsOfKind(self._known, kind)),
-            self._may_read_jobs, self._known.doubt,
+            self._may_read_jobs, self._known.doubt, LATER_SECONDS,
         )  # fmt: skip
         self._known.waits_for(self._workloads.why_not_synced)
         self._classes = ListWatch(api, PRIORITY_CLASSES)

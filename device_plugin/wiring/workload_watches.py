@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 # Seconds between two looks for kinds that have come.
 LOOK_SECONDS = 10.0
+# Seconds for which the job engine leaves alone a kind that was installed while it runs. Meanwhile each allocator finds
+# the kind too: without its objects the pods of a workload are no gang, and some could be placed without the others.
+LATER_SECONDS = 2 * LOOK_SECONDS
 # Seconds until a kind is tried again whose objects this service may not read.
 FORBIDDEN_SECONDS = 300.0
 
@@ -28,13 +31,14 @@ class WorkloadWatches:
     """Watches the queued workloads of each installed kind other than Job.
 
     `news` returns the receivers of a kind's objects. `ready` returns true once objects can be received. `doubt` is
-    called when resource versions have fallen, as after a restored etcd.
+    called when resource versions have fallen, as after a restored etcd. A kind that comes after the first look is left
+    alone for `later` seconds.
     """
 
     def __init__(
         self, api: KubeClient, threads: Threads, stop: threading.Event,
         news: Callable[[WorkloadKind], Sequence[News[Job]]], ready: Callable[[], bool] = lambda: True,
-        doubt: Callable[[], None] = lambda: None,
+        doubt: Callable[[], None] = lambda: None, later: float = 0.0,
     ) -> None:  # fmt: skip
         self._api = api
         self._threads = threads
@@ -42,10 +46,13 @@ class WorkloadWatches:
         self._news = news
         self._ready = ready
         self._doubt = doubt
+        self._later = later
         # The watches of kinds that are followed, and the seconds for which others are left alone.
         self._watches: dict[WorkloadKind, ListWatch[Job]] = {}
         self._left: dict[WorkloadKind, float] = {}
         self._unlisted = set(WORKLOAD_KINDS)
+        # The installed kinds by the last look; None before the first one.
+        self._found: set[WorkloadKind] | None = None
 
     def all(self) -> Sequence[ListWatch[Any]]:
         """The watches of all kinds that are open now."""
@@ -76,6 +83,9 @@ class WorkloadWatches:
         for kind in served:
             # Of a kind that is served in several versions, the first one in the table is watched.
             found.setdefault((kind.group, kind.plural), kind)
+        if self._later and self._found is not None:
+            self._left |= dict.fromkeys(set(found.values()) - self._found, self._later)
+        self._found = set(found.values())
         for kind in found.values():
             if kind not in self._watches and kind not in self._left:
                 self._watches[kind] = ListWatch(self._api, WORKLOADS[kind], Where(labels=QUEUE))

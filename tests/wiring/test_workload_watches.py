@@ -11,13 +11,20 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.batch import Job
 from device_plugin.core.contract.annotations import CARDS
-from device_plugin.core.workload_kinds import JOB_SET, MPI_JOB, MPI_JOB_V1, WORKLOAD_KINDS, WorkloadKind
+from device_plugin.core.workload_kinds import (
+    JOB_SET,
+    MPI_JOB,
+    MPI_JOB_V1,
+    PYTORCH_JOB,
+    WORKLOAD_KINDS,
+    WorkloadKind,
+)
 from device_plugin.kube.api import WORKLOADS
 from device_plugin.kube.errors import ForbiddenError
 from device_plugin.wiring import jobs, workload_watches
 from device_plugin.wiring.settings import JobsSettings, KubeSettings
 from device_plugin.wiring.threads import Threads
-from device_plugin.wiring.workload_watches import WorkloadWatches
+from device_plugin.wiring.workload_watches import LATER_SECONDS, LOOK_SECONDS, WorkloadWatches
 from hack.embedded.apiserver import EmbeddedApiServer, resources
 from hack.embedded.cluster import AGENT_USER
 from tests.adapters.kube.conftest import annotate, node
@@ -113,6 +120,30 @@ def test_a_kind_that_is_not_installed_costs_nothing_and_is_found_when_it_comes(
         assert (made.all(), made.why_not_synced(), seen.names) == ([], "", {})
     made.step()
     assert eventually(lambda: JOB_SET in seen.names, SECONDS)
+
+
+def test_the_engine_leaves_a_kind_that_comes_alone_until_the_allocators_have_found_it(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, seen = threading.Event(), Seen()
+    threads = Threads(stop)
+    made = WorkloadWatches(client, threads, stop, seen.of, later=LATER_SECONDS)
+    with monkeypatch.context() as without:
+        uninstall(without, JOB_SET)
+        made.step()
+        assert eventually(lambda: PYTORCH_JOB in seen.names, SECONDS), (
+            "kinds of the first look are followed at once"
+        )
+    waited = 0.0
+    followed = len(made.all())
+    while len(made.all()) == followed:
+        waited += made.step()
+    assert waited == LATER_SECONDS + LOOK_SECONDS
+    assert eventually(lambda: JOB_SET in seen.names, SECONDS)
+    stop.set()
+    for watch in made.all():
+        watch.interrupt()
+    threads.join()
 
 
 def test_a_kind_that_goes_leaves_no_objects_and_may_come_again(
