@@ -26,6 +26,8 @@ def test_a_process_that_outlives_its_pod_keeps_its_slice(kubectl: Kubectl, machi
     uid = kubectl.pod("deaf")["metadata"]["uid"]
     container = kubectl.pod("deaf")["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     kubectl("delete", "pod", "deaf", "--grace-period=3600", "--wait=false")
+    # Until the kubelet has begun to wait for an hour, the second deletion would shorten the wait.
+    assert eventually(lambda: any("Stopping container" in event for event in kubectl.events("deaf")), 30)
     kubectl("delete", "pod", "deaf", "--force", "--grace-period=0", "--wait=false")
     assert eventually(lambda: not kubectl.has(PODS, "deaf"), 30)
     assert eventually(lambda: uid in {each["pod"] for each in inventory(NODE).get("slices", ())}, 10)
