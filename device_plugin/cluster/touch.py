@@ -177,7 +177,7 @@ class Touch(Service):
             self._due = now
 
     def _begin_round(self, now: float) -> None:
-        """Begin a new round of all refused pods GRACE_SECONDS after a change of the cluster.
+        """Queue all refused pods for a touch, GRACE_SECONDS after a change by which they may fit: a new round begins.
 
         While the previous round still has pods to try, the new one begins ROUND_SECONDS after it at the earliest.
         """

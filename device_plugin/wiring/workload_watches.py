@@ -67,7 +67,7 @@ class WorkloadWatches:
         return f"{', '.join(absent)} were not listed yet" if absent else ""
 
     def step(self) -> float:
-        """Begin to watch each kind that was installed since the previous step; returns the seconds until the next."""
+        """Start the watch of each installed kind that has none yet; returns the seconds until the next step."""
         if not self._ready():
             return 0.25
         try:

@@ -74,7 +74,7 @@ def used(kubectl: Kubectl, *options: str) -> dict[str, int]:
 
 
 def scraped(prometheus: Prometheus, kubectl: Kubectl) -> dict[str, int]:
-    """The same, by the metric of the agents."""
+    """The bytes that each pod uses of its slice, by the metric of the agents in Prometheus."""
     found = prometheus.query(f'vgpu_slice_memory_used_bytes{{namespace="{kubectl.namespace}"}}')
     return {series["metric"]["pod"]: int(series["value"][1]) for series in found}
 

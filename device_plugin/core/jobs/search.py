@@ -41,7 +41,7 @@ class Search:
         self.begin()
 
     def begin(self, users: Collection[str] = ()) -> None:
-        """Begin another round with a new budget of looks, which these users share."""
+        """Reset the budget of looks, which these users share, because a new round begins."""
         self._budget = RoundBudget(users, self._looks)
         # A budget of its own, so that finding jobs that are too large for the pool takes no looks from searches.
         self._sizing_budget = RoundBudget(users, self._looks / 2)

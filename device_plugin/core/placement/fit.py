@@ -184,7 +184,7 @@ class SearchBudget:
         return max(0, self._total)
 
     def next_node(self) -> bool:
-        """Begin with another node, which gets its own bound; false if no looks are left."""
+        """Give the next node its own bound of looks; returns false if no looks are left."""
         self._here = min(LOOKS_PER_NODE, self._total)
         return self._here > 0
 

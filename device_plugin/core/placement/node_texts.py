@@ -28,7 +28,7 @@ class NodeTexts(Mapping[str, str]):
 
     @classmethod
     def same(cls, offer: Offer, text: str) -> "NodeTexts":
-        """The same text for all nodes of the offer."""
+        """Returns the texts of a refusal that gives all nodes of the offer one text."""
         return cls(offer, (text,), bytes(len(offer.position) + 1))
 
     def noted(self, notes: Mapping[str, str]) -> "NodeTexts":

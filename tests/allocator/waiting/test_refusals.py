@@ -43,16 +43,22 @@ def _changed(rng: random.Random, shown: Inventory) -> Inventory:
     return Inventory(tuple(cards), serving=rng.random() < 0.9)
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker: MockerFixture) -> None:
-    rng = random.Random(seed)
+def _random_world(rng: random.Random) -> tuple[World, dict[str, Inventory]]:
+    """A world in which each of NODES has 1 to 3 cards, and the inventories by node."""
     world = World()
     shown = {name: inventory(name, rng.randint(1, 3)) for name in NODES}
     for name, cards in shown.items():
         world.node(name, cards)
+    world.one.view.node_news.sync(world.api.nodes())
+    return world, shown
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker: MockerFixture) -> None:
+    rng = random.Random(seed)
+    world, shown = _random_world(rng)
     one = world.one
-    one.view.node_news.sync(world.api.nodes())
     decided = mocker.spy(one.allocator.placer, "decide")
     asked = [_random_pod(rng, f"kind-{number}") for number in range(12)]
     there: list[Pod] = []
@@ -114,12 +120,8 @@ def _reasons(texts: Mapping[str, str]) -> Mapping[str, str]:
 def test_what_a_pod_is_told_again_is_what_a_fresh_decision_says(seed: int, mocker: MockerFixture) -> None:
     """While other pods come and end and inventories change: all nodes, and of lasting refusals each node's reason."""
     rng = random.Random(seed)
-    world = World()
-    shown = {name: inventory(name, rng.randint(1, 3)) for name in NODES}
-    for name, cards in shown.items():
-        world.node(name, cards)
+    world, shown = _random_world(rng)
     one = world.one
-    one.view.node_news.sync(world.api.nodes())
     again = mocker.spy(one.allocator.waiting.pods, "again")
     kinds = [_random_pod(rng, f"kind-{number}") for number in range(12)]
     waiting: dict[str, Pod] = {}

@@ -89,7 +89,7 @@ def runs(kubectl: Kubectl, kind: WorkloadKind, name: str, count: int) -> bool:
 
 
 def said(kubectl: Kubectl, kind: WorkloadKind, name: str) -> str:
-    """What is known of a workload, for a failure."""
+    """A workload, its events and the states of its pods, as text for the message of a failure."""
     status = [each["status"] for each in pods(kubectl, kind, name)]
     return f"{found(kubectl, kind, name)} {kubectl.events(name)} {status}"
 
@@ -184,7 +184,7 @@ def test_it_stops_for_a_higher_priority_and_goes_on_later(
 
 
 def vgpu(kubectl: Kubectl, *words: str) -> str:
-    """What a command of vgpu prints in the test's namespace; it must succeed."""
+    """The output of a command of vgpu in the test's namespace; fails if the command does."""
     command = [sys.executable, "-m", "device_plugin", *words, "--namespace", kubectl.namespace]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr
