@@ -115,8 +115,10 @@ class SliceUseReader:
         soon = self._live and self._prometheus is None and len(nodes) <= FEW_NODES
         if self._asked is None or now - self._asked >= (LIVE_SECONDS if soon else FRESH_SECONDS):
             self._asked = now
-            uses, self.notes = self._uses(nodes)
-            self._found = {(use.namespace, use.pod, use.container, use.card): use for use in uses}
+            self._found, self.notes = known_uses(
+                nodes, self._prometheus, self._agents, self._namespace, _NO_SERIES.format(self._agents),
+                partial(from_agents, self._client, self._agents, self._namespace),
+            )  # fmt: skip
         return self._found
 
     def shown_in(self, reading: ClusterReading, namespace: str = "") -> ClusterReading:
@@ -132,14 +134,30 @@ class SliceUseReader:
         }
         return reading.with_use(self.read(held))
 
-    def _uses(self, nodes: Collection[str]) -> tuple[Sequence[SliceUse], Sequence[str]]:
-        try:
-            if self._prometheus is not None:
-                found = from_prometheus(self._prometheus, self._agents, self._namespace) if nodes else ()
-                return found, () if found or not nodes else (_NO_SERIES.format(self._agents),)
-            return from_agents(self._client, self._agents, self._namespace, nodes)
-        except (UseUnknownError, PrometheusError) as error:
-            return (), (str(error),)
+
+Found = tuple[Sequence[SliceUse], Sequence[str]]
+"""The use of slices, and a sentence for each question that was not answered."""
+
+
+def known_uses(
+    nodes: Collection[str], prometheus: Prometheus | None, agents: str, namespace: str, no_series: str,
+    ask_agents: Callable[[Collection[str]], Found],
+) -> tuple[Mapping[SliceKey, SliceUse], Sequence[str]]:  # fmt: skip
+    """Returns the use of slices on these nodes, as far as it is known, and a sentence for each unanswered question.
+
+    A Prometheus is asked for pods of `namespace` (empty: all); `no_series` is the sentence if it has no series. Without
+    one, `ask_agents` asks the agents of the nodes, which run in the namespace `agents`. Raises ApiError.
+    """
+    notes: Sequence[str] = ()
+    try:
+        if prometheus is None:
+            uses, notes = ask_agents(nodes)
+        else:
+            uses = from_prometheus(prometheus, agents, namespace) if nodes else ()
+            notes = () if uses or not nodes else (no_series,)
+    except (UseUnknownError, PrometheusError) as error:
+        return {}, (str(error),)
+    return {(use.namespace, use.pod, use.container, use.card): use for use in uses}, notes
 
 
 Ask = Callable[[Agent, float], str]

@@ -8,13 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from device_plugin.adapters.agents import read_metrics
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
+from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.reading.held_use import SliceKey, SliceUse
 from device_plugin.cli.reading.slice_use import (
     MOST_AGENTS,
+    Found,
     UseUnknownError,
     from_agents,
-    from_prometheus,
+    known_uses,
 )
 from device_plugin.core.pods import Agent
 
@@ -33,23 +34,18 @@ class TeamUses:
 
     def read(self, nodes: Collection[str]) -> Mapping[SliceKey, SliceUse]:
         """Returns the use of slices on these nodes, as far as it is known. Raises ApiError."""
-        uses, self.notes = self._uses(nodes)
-        return {(use.namespace, use.pod, use.container, use.card): use for use in uses}
+        missing = f"use is not known: Prometheus has no figures from node agents in namespace {self._agents}"
+        uses, self.notes = known_uses(nodes, self._prometheus, self._agents, "", missing, self._from_agents)
+        return uses
 
-    def _uses(self, nodes: Collection[str]) -> tuple[Sequence[SliceUse], Sequence[str]]:
-        try:
-            if self._prometheus is not None:
-                found = from_prometheus(self._prometheus, self._agents, "") if nodes else ()
-                missing = f"use is not known: Prometheus has no figures from node agents in namespace {self._agents}"
-                return found, () if found or not nodes else (missing,)
-            if len(nodes) > MOST_AGENTS:
-                return (), (
-                    f"use is not known: there are slices on {len(nodes)} nodes, and at most {MOST_AGENTS} node agents"
-                    " are asked: an administrator can name a Prometheus in the setting prometheus of vgpu ui-server",
-                )
-            return from_agents(self._client, self._agents, "", nodes, _asked)
-        except (UseUnknownError, PrometheusError) as error:
-            return (), (str(error),)
+    def _from_agents(self, nodes: Collection[str]) -> Found:
+        """Returns what the agents of these nodes answer. Raises UseUnknownError, ApiError."""
+        if len(nodes) > MOST_AGENTS:
+            raise UseUnknownError(
+                f"use is not known: there are slices on {len(nodes)} nodes, and at most {MOST_AGENTS} node agents"
+                " are asked: an administrator can name a Prometheus in the setting prometheus of vgpu ui-server"
+            )
+        return from_agents(self._client, self._agents, "", nodes, _asked)
 
 
 def _asked(agent: Agent, deadline: float) -> str:  # noqa: ARG001 - read_metrics has a shorter deadline of its own
