@@ -101,16 +101,18 @@ def test_parents_death_frees_its_slot_though_a_child_lives(container: Slice, for
 def test_child_does_not_wait_for_a_thread_of_its_parent(container: Slice, fork: str) -> None:
     """The thread is in its first allocation, and waits for the admission lock with the library's own lock held."""
     script = (
-        "import threading\n"
+        "import threading; input()\n"
         "thread = threading.Thread(target=lambda: kfd.alloc(GPU, MIB)); thread.start()\n"
         f"print(thread.native_id, flush=True); input(); pid = {FORKS[fork]}\n"
         "if pid == 0: kfd.free(7); os._exit(0)\n"
         "print(os.waitpid(pid, 0)[1], flush=True); thread.join()"
     )
     with container.region.open("r+b") as owner, container.start(script) as process:
-        fcntl.flock(owner, fcntl.LOCK_EX)
         assert process.stdout is not None
         assert process.stdin is not None
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        process.stdin.write("\n")
+        process.stdin.flush()
         call = Path(f"/proc/{process.pid}/task/{process.stdout.readline().strip()}/syscall")
         until(lambda: call.read_text().startswith(f"{FLOCK} "), "the thread waits for the lock")
         process.stdin.write("\n")
