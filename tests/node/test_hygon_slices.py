@@ -14,7 +14,7 @@ import pytest
 
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.stages import allocate, inject
 from tests.builders.cards import MEM
 from tests.node.parts import Parts, Peer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from device_plugin.core.contract.grants import CardSize
 from device_plugin.node.checks.lasting import Lasting
-from device_plugin.node.slices.claims import Wanted, blocking_record
+from device_plugin.node.slices.admission import Wanted, blocking_record
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Records
 

@@ -18,7 +18,7 @@ from device_plugin.node.checks.other_plugins import OtherPlugins
 from device_plugin.node.checks.preflight import Preflight
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.checks.rivals import Rivals
-from device_plugin.node.slices.claims import Wanted
+from device_plugin.node.slices.admission import Wanted
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
 from device_plugin.node.stages.discover import SharedCards

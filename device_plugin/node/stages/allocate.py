@@ -18,8 +18,8 @@ from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.ports import PodResources
-from device_plugin.node.slices import claims
-from device_plugin.node.slices.claims import NotNowError, TakenError, Wanted, who
+from device_plugin.node.slices import admission
+from device_plugin.node.slices.admission import NotNowError, TakenError, Wanted, who
 from device_plugin.node.slices.holders import Holders
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Records
@@ -124,7 +124,7 @@ class ContainerStarts:
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
         if resource == next(iter(holder.tickets)):
-            self._carry(resource, claims.read(holder, self._api, self._records, self._pods))
+            self._carry(resource, admission.read(holder, self._api, self._records, self._pods))
         for ticket in tickets:
             self._given.get(resource, {}).pop(ticket, None)
 
@@ -160,7 +160,7 @@ class ContainerStarts:
         with self.lock:
             before = self._records.get(*wanted.key)
             try:
-                outdated = claims.admit(wanted, self._cards(), self._records, self._pods)
+                outdated = admission.admit(wanted, self._cards(), self._records, self._pods)
             except TakenError as error:
                 self._refused.note(wanted, error.sizes)
                 raise

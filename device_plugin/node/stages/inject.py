@@ -27,7 +27,7 @@ from device_plugin.core.contract.units import MIB
 from device_plugin.core.enforcement import strongest
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
-from device_plugin.node.slices.claims import Wanted
+from device_plugin.node.slices.admission import Wanted
 from device_plugin.node.slices.records import CONFIG, Record, Records, write_file
 from device_plugin.node.slices.slice_ids import SliceIds
 from device_plugin.node.slices.writable import PROGRESS, USAGE, WritableFiles

@@ -9,8 +9,8 @@ from device_plugin.core.contract.cards import AGENT_SECONDS
 from device_plugin.core.contract.events import Event
 from device_plugin.kube.errors import ApiError
 from device_plugin.node.api import NodeApi
-from device_plugin.node.slices import claims
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices import admission
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
@@ -154,7 +154,7 @@ class Reclaimer:
     def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
         uid, container = key
         try:
-            wanted = claims.from_pod(self._api.pod(*named), container, {})
+            wanted = admission.from_pod(self._api.pod(*named), container, {})
         except (ApiError, NotNowError) as error:
             log.warning(
                 "the record of container %s of pod %s/%s cannot be restored: %s", container, *named, error

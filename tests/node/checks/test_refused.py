@@ -9,7 +9,7 @@ from device_plugin.core.contract.cards import Inventory, SliceState
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node.checks.refused import REFUSED_SECONDS
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.stages import allocate
 from tests.builders.cards import MEM
 from tests.node.looping import Looping

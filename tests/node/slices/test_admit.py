@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.contract.grants import Slice
-from device_plugin.node.slices import claims
-from device_plugin.node.slices.claims import NotNowError, TakenError, Wanted
+from device_plugin.node.slices import admission
+from device_plugin.node.slices.admission import NotNowError, TakenError, Wanted
 from device_plugin.node.slices.records import Record
 from tests.builders.cards import MEM
 from tests.node.parts import TICKETS, Parts, Peer
@@ -24,18 +24,18 @@ def parts(tmp_path: Path) -> Parts:
 
 def admitted(parts: Parts, wanted: Wanted) -> Sequence[Record]:
     before = {path: path.stat().st_mtime_ns for path in parts.left()}
-    found = claims.admit(wanted, parts.cards(), parts.records, parts.active)
+    found = admission.admit(wanted, parts.cards(), parts.records, parts.active)
     assert {path: path.stat().st_mtime_ns for path in parts.left()} == before
     return found
 
 
 def wanted_by_a(parts: Parts, *tickets: str) -> Wanted:
-    return claims.from_pod(parts.peer.pods["default", "a"], "main", {MEM: frozenset(tickets)})
+    return admission.from_pod(parts.peer.pods["default", "a"], "main", {MEM: frozenset(tickets)})
 
 
 def wanted_by_b(parts: Parts, tickets: Sequence[str], *cores: int) -> Wanted:
     pod = parts.bind("b", [Slice(parts.uuids[0], 2046, cores)], {MEM: "2"})
-    return claims.from_pod(pod, "main", {MEM: frozenset(tickets)})
+    return admission.from_pod(pod, "main", {MEM: frozenset(tickets)})
 
 
 def test_a_container_that_starts_again_removes_nothing_unless_its_tickets_are_others(parts: Parts) -> None:

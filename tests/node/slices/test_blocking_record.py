@@ -9,7 +9,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import CardSize, Grant, Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from device_plugin.node.slices.claims import NotNowError, blocking_record
+from device_plugin.node.slices.admission import NotNowError, blocking_record
 from device_plugin.node.stages import allocate
 from tests.node.found import card, record
 from tests.node.parts import Parts, Peer

@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.stages import allocate
 from device_plugin.node.vendors.families import CARD_VARIABLES
 from hack.embedded.runtime.cdi import Edits

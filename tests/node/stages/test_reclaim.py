@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from device_plugin.core.contract.cards import AGENT_SECONDS, REPORT_SECONDS
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.jobs.progress import BYTES
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.slices.writable import PAGE, PROGRESS, USAGE
 from device_plugin.node.stages import allocate
 from device_plugin.node.stages.agent import TURN_SECONDS

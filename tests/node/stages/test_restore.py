@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device_plugin.core.contract.grants import Slice
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.slices.records import RECORD, Records
 from device_plugin.node.stages import allocate
 from tests.builders.cards import MEM

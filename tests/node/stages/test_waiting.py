@@ -15,7 +15,7 @@ from device_plugin.adapters.kubelet import server
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 from device_plugin.adapters.kubelet.server import PluginServer
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.stages import allocate
 from tests.builders.cards import MEM
 from tests.deadline import until

@@ -9,7 +9,7 @@ import pytest
 from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
-from device_plugin.node.slices.claims import NotNowError
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.stages import allocate
 from tests.builders.cards import CORES, MEM
 from tests.node.parts import Parts, Peer, config_of

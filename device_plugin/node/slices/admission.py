@@ -1,4 +1,4 @@
-"""Claims: reads which slices a starting container is to have, and decides whether it may have them now.
+"""Admission: reads which slices a starting container is to have, and decides whether it may have them now.
 
 The slices are in its pod's grant; while the API server does not answer, in the record of the container's previous
 start. The decision depends on the cards, records and pods of this moment. No file is written here.
