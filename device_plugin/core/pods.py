@@ -23,11 +23,15 @@ class ContainerKind(Enum):
 
 
 class Container(Struct, frozen=True, gc=False):
-    """One container of a pod: its name, kind and resource limits as written (`{"hygon.com/dcu-mem": "4"}`)."""
+    """One container of a pod: its name, kind and resource limits as written (`{"hygon.com/dcu-mem": "4"}`).
+
+    `claims` are the names of the claims that it uses, as `spec.resourceClaims` has them.
+    """
 
     name: str
     kind: ContainerKind
     limits: Mapping[str, str]
+    claims: tuple[str, ...] = ()
 
 
 # A struct, and no dataclass: a pod is made for each event of the watch, and a dataclass takes ten times as long.
@@ -47,6 +51,8 @@ class Pod(Struct, frozen=True, gc=False):
       kube-scheduler wrote when it last refused the pod; 0 without one. `obstacles`, for people, are causes other than
       cards that keep the pod waiting.
     - `labels`, `annotations` and `containers` hold only entries that this project reads.
+    - `claims` holds the names of its ResourceClaims by their names in `spec.resourceClaims`; a name is empty until the
+      ResourceClaim was made from its template.
     """
 
     namespace: str
@@ -74,6 +80,7 @@ class Pod(Struct, frozen=True, gc=False):
     obstacles: Obstacles = NONE
     ends: str = ""
     workload: str = ""
+    claims: Mapping[str, str] | None = None
 
     @property
     def ended(self) -> bool:

@@ -1,4 +1,4 @@
-"""Requests: read from containers' resource limits and pods' annotations.
+"""Requests: read from containers' resource limits or ResourceClaims (core/claims.py), and from pods' annotations.
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
 `<prefix>-cores: c` for c core groups of one card, `<prefix>-percent: p` for p percent of one card. `<prefix>-slices`
@@ -10,15 +10,17 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 from msgspec import Struct
 
 from device_plugin.core import card_models, percent
 from device_plugin.core.contract import annotations
+from device_plugin.core.contract.claims import Claim
 from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.pods import ContainerKind, Pod
+from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.roles import ALONE, Rank, order_problem
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
@@ -140,6 +142,7 @@ class PodRequest:
 
     `host` is the CPU, memory and disk that the pod requests of its node. `app_type` and `rank` are for the policy
     `node-score`. `rank` is the pod's number in its group; the pod's author does not write it, and it is not compared.
+    `claims` are the UIDs of the ResourceClaims from which containers' requests were read, each with its container.
     """
 
     pod: str
@@ -151,6 +154,7 @@ class PodRequest:
     app_type: str = ""
     rank: Rank = field(default=ALONE, compare=False)
     gang: Gang | None = None
+    claims: tuple[tuple[str, str], ...] = ()
 
 
 NO_CARD = Request("")
@@ -212,12 +216,39 @@ def family_of(resource: str) -> str:
     return next((resource.removesuffix(s) for s in SUFFIXES if s and resource.endswith(s)), resource)
 
 
-def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
+class RequestSource(Protocol):
+    """Another source of containers' requests than their limits."""
+
+    def of(self, pod: Pod, container: Container) -> tuple[Request, Claim] | None:
+        """The container's request, and the claim in which it was found; None if there is none.
+
+        Raises RequestError if the request is malformed.
+        """
+
+
+class _NoClaims:
+    def of(self, pod: Pod, container: Container) -> None:
+        """None: claims are not served."""
+
+
+NO_CLAIMS: RequestSource = _NoClaims()
+
+
+def pod_request(pod: Pod, prefixes: Collection[str], source: RequestSource = NO_CLAIMS) -> PodRequest | None:
     """The request of `pod`; None if no container asks for a card. Raises RequestError if any part is malformed."""
     asking: list[tuple[str, Request]] = []
+    claims: list[tuple[str, str]] = []
     count = _slices(pod)
     for container in pod.containers:
         request = container_request(container.name, container.limits, prefixes, count)
+        claimed = source.of(pod, container)
+        if claimed is not None:
+            if request is not None:
+                raise RequestError(
+                    f"container {container.name} asks for {request} in limits and in a claim: leave one of them out"
+                )
+            request = claimed[0]
+            claims.append((container.name, claimed[1].uid))
         if request is None:
             continue
         if container.kind is ContainerKind.INIT:
@@ -236,6 +267,9 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
     _check_places(pod)
     if problem := order_problem(pod):
         raise RequestError(problem)
+    gang = _gang(pod)
+    if claims:
+        _check_claims(pod, gang)
     return PodRequest(
         pod.uid,
         tuple(asking),
@@ -244,8 +278,19 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         _annotation(pod, annotations.POLICY, MAX_WORD),
         pod.host,
         _annotation(pod, annotations.APP_TYPE, MAX_WORD),
-        gang=_gang(pod),
+        gang=gang,
+        claims=tuple(claims),
     )
+
+
+def _check_claims(pod: Pod, gang: Gang | None) -> None:
+    """Raise RequestError if the pod has keys that pods with claims may not have."""
+    if gang is not None:
+        raise RequestError(
+            f"label {annotations.GROUP_SIZE}: pods with claims are placed one by one: ask in limits, or leave it out"
+        )
+    if pod.annotation(annotations.SLICES):
+        raise RequestError(f"annotation {annotations.SLICES}: write `count` in the claim instead")
 
 
 def _check_places(pod: Pod) -> None:

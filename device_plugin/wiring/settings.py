@@ -100,6 +100,13 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
             " render-work"
         ),
     ] = False
+    claims: Annotated[
+        bool,
+        Meta(
+            description="true: slices are also given by ResourceClaims, on Kubernetes 1.36 and newer; needs the"
+            " component dra"
+        ),
+    ] = False
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
     drain_seconds: Annotated[float, Meta(description="seconds to go on serving after SIGTERM", ge=0)] = 5.0
@@ -185,6 +192,16 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
             description="report or delete: what to do with a pod in which a mount hides the files that limit it"
         ),
     ] = "report"
+    claims: Annotated[
+        bool,
+        Meta(
+            description="true: pods may ask by ResourceClaims too, on Kubernetes 1.36 and newer; needs the"
+            " component dra"
+        ),
+    ] = False
+    mem_unit_mib: Annotated[
+        int, Meta(description="MiB of one memory unit, to which the memory of a claim is rounded up", ge=1)
+    ] = msgspec.field(default=1024, name="memUnitMiB")
     node_score: NodeScoreSettings = msgspec.field(default_factory=NodeScoreSettings)
     kube: KubeSettings = KubeSettings()
 

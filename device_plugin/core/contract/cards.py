@@ -137,6 +137,8 @@ class Inventory:
     slices: tuple[ReportedSlice, ...] = ()
     idle: tuple[IdlePod, ...] = ()
     unmeasured: tuple[str, ...] = ()
+    claims: bool = False
+    """True while the kubelet knows the agent as a DRA driver, and so prepares the ResourceClaims of pods."""
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """A copy of the inventory in which exactly the cards with these uuids are cordoned."""
@@ -157,6 +159,8 @@ class Inventory:
         later.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
+        if self.claims:
+            fields["claims"] = True
         text = write_object(fields)
         if reports := _fitting(self.slices, MAX_BYTES - len(text) - len(',"slices":[]')):
             fields["slices"] = reports
@@ -186,7 +190,7 @@ class Inventory:
         reports = tuple(_reported(report) for report in read.slices if report.state in _STATES)
         if len({(report.pod, report.container) for report in reports}) != len(reports):
             raise AnnotationError("inventory: two reports of one container")
-        return cls(read.cards, read.serving, reports, read.idle, read.unmeasured)
+        return cls(read.cards, read.serving, reports, read.idle, read.unmeasured, read.claims)
 
 
 class _Report(msgspec.Struct, gc=False, omit_defaults=True):
@@ -206,6 +210,7 @@ class _Inventory(msgspec.Struct, gc=False, rename={"idle": "idlePods"}):
     slices: Annotated[tuple[_Report, ...], Meta(max_length=MAX_REPORTS)] = ()
     idle: Annotated[tuple[IdlePod, ...], Meta(max_length=MAX_IDLE)] = ()
     unmeasured: Annotated[tuple[Text, ...], Meta(max_length=MAX_IDLE)] = ()
+    claims: bool = False
 
 
 _READER = Reader(_Inventory, "inventory")

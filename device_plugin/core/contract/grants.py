@@ -56,7 +56,8 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     `pod` is the pod's UID. A container holds one slice, or one slice of each of several cards. `cards` holds the sizes
     of the cards, by uuid, at the time of the grant: if a card reports less later, the grant is still no conflict.
-    `cards` is empty if the writer did not know the sizes.
+    `cards` is empty if the writer did not know the sizes. `claims` holds the UID of the ResourceClaim in which a
+    container asked for its slices, by the container's name; a container that asked in its limits is not in it.
     """
 
     pod: Text
@@ -64,6 +65,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
     containers: Annotated[Mapping[_ContainerName, Slices], Meta(min_length=1, max_length=MAX_CONTAINERS)]
     gen: Count = 1
     cards: Annotated[Mapping[Text, CardSize], Meta(max_length=MAX_CARDS)] = {}
+    claims: Annotated[Mapping[_ContainerName, Text], Meta(max_length=MAX_CONTAINERS)] = {}
 
     def slices(self) -> Iterator[Slice]:
         """All slices of the grant, in the order of the containers' names."""
@@ -88,7 +90,10 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
     def encode(self) -> str:
         """The grant as text for the annotation: one line of JSON, with keys in a fixed order."""
         containers, cards = dict(sorted(self.containers.items())), dict(sorted(self.cards.items()))
-        return ascii_text(_encode(_Written(VERSION, self.gen, self.pod, self.node, containers, cards)))
+        claims = dict(sorted(self.claims.items()))
+        return ascii_text(
+            _encode(_Written(VERSION, self.gen, self.pod, self.node, containers, cards, claims))
+        )
 
     @classmethod
     def decode(cls, text: str) -> "Grant":
@@ -104,6 +109,8 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
             held = [(s.card, core) for s in grant.slices() for core in s.cores]
             if len(held) != len(set(held)):
                 raise AnnotationError("grant: two containers hold the same core group")
+        if strangers := grant.claims.keys() - grant.containers.keys():
+            raise AnnotationError(f"grant: a claim of container {min(strangers)}, which is given nothing")
         uuids = {s.card: s.card for s in grant.slices()}
         sizes = {uuids.get(uuid, uuid): shared(size) for uuid, size in grant.cards.items()}
         force_setattr(grant, "cards", sizes)
@@ -111,7 +118,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Written(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A grant in its JSON form, with the keys in the order of the text; `cards` is left out if it is empty."""
+    """A grant in its JSON form, with the keys in the order of the text; empty `cards` and `claims` are left out."""
 
     v: int
     gen: int
@@ -119,6 +126,7 @@ class _Written(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     node: str
     containers: Mapping[str, Sequence[Slice]]
     cards: Mapping[str, CardSize] = {}
+    claims: Mapping[str, str] = {}
 
 
 _encode = msgspec.json.Encoder().encode

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
 from device_plugin.core.contract.annotations import MAX_BYTES
@@ -147,7 +148,7 @@ class Placer:
         if length := grant.too_long:
             said = f"its grant would have {length} characters, of which {MAX_BYTES} are read: split the pod"
             return Refused(lambda: Refusal.saying(Reason.MALFORMED, said))
-        return grant
+        return structs.replace(grant, claims=dict(request.claims)) if request.claims else grant
 
     def hopeless(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False

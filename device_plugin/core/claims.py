@@ -1,0 +1,104 @@
+"""Requests from ResourceClaims: the second source of requests, next to containers' limits.
+
+A claim of `memory: 4Gi, cores: 15` asks for the same slice as the limits `-mem: 4` and `-cores: 15`.
+"""
+
+from collections.abc import Callable, Collection
+from math import ceil
+
+from device_plugin.core.contract.claims import Claim, device_class
+from device_plugin.core.contract.quantities import parse_quantity
+from device_plugin.core.contract.units import DEFAULT_UNIT_MIB, MIB
+from device_plugin.core.errors import RequestError
+from device_plugin.core.pods import Container, Pod
+from device_plugin.core.requests import MAX_CONTAINER_CARDS, MAX_COUNT, Request
+
+
+class UnknownClaimError(RequestError):
+    """A claim of the pod is not known here. It may be too new, or ask for devices of another driver.
+
+    Cure: if the claim does not exist, create it; if it asks for devices of another driver, give the pod another
+    schedulerName.
+    """
+
+
+class ClaimRequests:
+    """Reads the requests of pods from their ResourceClaims.
+
+    `find` returns the claim of a namespace and a name; None if it is not known, or none of its devices is ours. A
+    claim's memory is rounded up to units of `unit_mib` MiB.
+    """
+
+    def __init__(
+        self, families: Collection[str], find: Callable[[str, str], Claim | None],
+        unit_mib: int = DEFAULT_UNIT_MIB,
+    ) -> None:  # fmt: skip
+        self._families = {device_class(family): family for family in families}
+        self._find = find
+        self._unit_mib = unit_mib
+
+    def of(self, pod: Pod, container: Container) -> tuple[Request, Claim] | None:
+        """The request in the container's claim, and the claim; None if the container names none.
+
+        Raises RequestError if the claim, or the way in which the pod uses it, is not served; UnknownClaimError if the
+        claim is not known.
+        """
+        if not container.claims:
+            return None
+        where = f"container {container.name}"
+        if len(container.claims) > 1:
+            raise RequestError(
+                f"{where} uses {len(container.claims)} claims: write one claim, with `count` for slices of several"
+                " cards"
+            )
+        (name,) = container.claims
+        if sum(name in other.claims for other in pod.containers) > 1:
+            raise RequestError(f"claim {name} is used by several containers: write a claim for each")
+        claim = self._claim(pod, where, name)
+        if claim.fault:
+            raise RequestError(f"ResourceClaim {claim.name}: {claim.fault}")
+        if claim.pod not in ("", pod.uid):
+            raise RequestError(f"ResourceClaim {claim.name} was made for another pod: use a claim of its own")
+        return self._request(claim), claim
+
+    def _claim(self, pod: Pod, where: str, name: str) -> Claim:
+        stored = (pod.claims or {}).get(name)
+        if stored is None:
+            raise RequestError(
+                f"{where} uses claim {name}, which spec.resourceClaims does not have: add it there"
+            )
+        claim = self._find(pod.namespace, stored) if stored else None
+        if claim is None:
+            shown = f"ResourceClaim {stored}" if stored else f"the ResourceClaim of its claim {name}"
+            raise UnknownClaimError(
+                f"{where} waits for {shown}: it does not exist yet, or asks for no device class of"
+                f" {' or '.join(self._families)}"
+            )
+        return claim
+
+    def _request(self, claim: Claim) -> Request:
+        where = f"ResourceClaim {claim.name}"
+        family = self._families.get(claim.device_class)
+        if family is None:
+            raise RequestError(
+                f"{where} names the device class {claim.device_class}: write {' or '.join(self._families)}"
+            )
+        if not 1 <= claim.count <= MAX_CONTAINER_CARDS:
+            raise RequestError(f"{where}: count is {claim.count}: write 1 to {MAX_CONTAINER_CARDS}")
+        mem = self._amount(where, "memory", claim.memory, self._unit_mib * MIB)
+        cores = self._amount(where, "cores", claim.cores, 1)
+        return Request(family, mem=mem, cores=cores, count=claim.count)
+
+    def _amount(self, where: str, name: str, text: str, unit: int) -> int | None:
+        """The capacity in units of `unit`, rounded up; None if the claim does not name it. Raises RequestError."""
+        if not text:
+            return None
+        value = parse_quantity(text)
+        if value is None or value <= 0:
+            raise RequestError(
+                f"{where}: {name} is {text!r}: write an amount above 0, such as {_EXAMPLES[name]}"
+            )
+        return min(ceil(value / unit), MAX_COUNT)
+
+
+_EXAMPLES = {"memory": "4Gi", "cores": "15"}

@@ -1,0 +1,277 @@
+"""ResourceClaims: reads what a claim asks for and what it was given, and writes what it is given.
+
+The group resource.k8s.io, version v1, as Kubernetes 1.36 has it (dynamic resource allocation with consumable capacity,
+KEP-4381 and KEP-5075). The allocation in a claim is a copy: the grant on its pod decides.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.quantities import LONGEST
+
+GROUP, VERSION = "resource.k8s.io", "v1"
+# The domain of our drivers; a driver has the name of its card family's DeviceClass.
+DOMAIN = ".vgpu.io"
+# The names of a card's capacities.
+MEMORY, CORES = "memory", "cores"
+# The finalizer without which Kubernetes' claim controller does not clear the allocation when the pod has ended
+# (k8s.io/api/resource/v1, Finalizer).
+FINALIZER = "resource.kubernetes.io/delete-protection"
+# Most results of an allocation (k8s.io/api/resource/v1, AllocationResultsMaxSize).
+MAX_RESULTS = 32
+# Characters of a text that a refusal repeats.
+_SHOWN = 63
+
+
+def device_class(family: str) -> str:
+    """The DeviceClass, and the driver, of a card family: `dcu.vgpu.io` for `hygon.com/dcu`."""
+    return family.rpartition("/")[2] + DOMAIN
+
+
+def device_name(card: Card) -> str:
+    """The name of a card as a device of its node's pool: `card-0000-03-00-0`, a DNS label made of its PCI address."""
+    return "card-" + "".join(c if c.isalnum() else "-" for c in card.pci.lower())
+
+
+class Device(Struct, frozen=True, gc=False):
+    """A device that a claim was given: the driver, the pool, which is the node, and the card's device name."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """A ResourceClaim that names a device class of ours, or was given a device of ours.
+
+    - `request` is the name of its one request; `memory` and `cores` are the capacities that it requests of each of
+      `count` devices, as written, or empty. `fault` says what to write instead if it asks in a way that is not served.
+    - `pod` is the UID of the pod for which Kubernetes made the claim from a template; empty for a claim that a person
+      made.
+    - `devices` are the devices in its allocation, `reserved` the UIDs of the pods in its status.
+    - `protected` is true if it has the finalizer FINALIZER.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    device_class: str = ""
+    request: str = ""
+    count: int = 1
+    memory: str = ""
+    cores: str = ""
+    fault: str = ""
+    pod: str = ""
+    devices: tuple[Device, ...] = ()
+    reserved: tuple[str, ...] = ()
+    protected: bool = False
+    deleting: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def ours(self) -> bool:
+        """True if the claim asks for a device class of ours, or was given a device of a driver of ours."""
+        return bool(self.device_class or self.fault) or any(
+            each.driver.endswith(DOMAIN) for each in self.devices
+        )
+
+
+class _Raw(Struct, rename="camel", gc=False):
+    pass
+
+
+class _RawCapacity(_Raw):
+    requests: dict[str, str | int] | None = None
+
+
+class _RawExactly(_Raw):
+    device_class_name: str = ""
+    selectors: list[Any] | None = None
+    allocation_mode: str = ""
+    count: int = 1
+    admin_access: bool | None = None
+    capacity: _RawCapacity | None = None
+
+
+class _RawChoice(_Raw):
+    device_class_name: str = ""
+
+
+class _RawRequest(_Raw):
+    name: str = ""
+    exactly: _RawExactly | None = None
+    first_available: list[_RawChoice] | None = None
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """The device classes that the request names."""
+        exactly = [self.exactly.device_class_name] if self.exactly else []
+        return [*exactly, *(each.device_class_name for each in self.first_available or ())]
+
+
+class _RawDevices(_Raw):
+    requests: list[_RawRequest] | None = None
+    constraints: list[Any] | None = None
+    config: list[Any] | None = None
+
+
+class _RawSpec(_Raw):
+    devices: _RawDevices = msgspec.field(default_factory=_RawDevices)
+
+
+class _RawResult(_Raw):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class _RawResults(_Raw):
+    results: list[_RawResult] | None = None
+
+
+class _RawAllocation(_Raw):
+    devices: _RawResults = msgspec.field(default_factory=_RawResults)
+
+
+class _RawConsumer(_Raw):
+    uid: str = ""
+
+
+class _RawStatus(_Raw):
+    allocation: _RawAllocation | None = None
+    reserved_for: list[_RawConsumer] | None = None
+
+
+class _RawOwner(_Raw):
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _RawMeta(_Raw):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    finalizers: list[str] | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[_RawOwner] | None = None
+
+
+class _RawClaim(_Raw):
+    metadata: _RawMeta
+    spec: _RawSpec = msgspec.field(default_factory=_RawSpec)
+    status: _RawStatus = msgspec.field(default_factory=_RawStatus)
+
+
+def read_claim(found: Mapping[str, Any]) -> Claim:
+    """The claim in the JSON of a ResourceClaim. Raises ValueError if the JSON has another form."""
+    try:
+        raw = msgspec.convert(found, _RawClaim)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    meta, status = raw.metadata, raw.status
+    results = status.allocation.devices.results if status.allocation else None
+    owner = next((o for o in meta.owner_references or () if o.controller and o.kind == "Pod"), _RawOwner())
+    return Claim(
+        meta.namespace, meta.name, meta.uid, meta.resource_version,
+        pod=owner.uid,
+        devices=tuple(Device(r.driver, r.pool, r.device) for r in results or ()),
+        reserved=tuple(each.uid for each in status.reserved_for or ()),
+        protected=FINALIZER in (meta.finalizers or ()),
+        deleting=meta.deletion_timestamp is not None,
+        **_asked(raw.spec.devices),
+    )  # fmt: skip
+
+
+def _asked(devices: _RawDevices) -> dict[str, Any]:
+    """The fields of a Claim that say what it asks for; none if it names no device class of ours."""
+    requests = devices.requests or []
+    if not any(name.endswith(DOMAIN) for each in requests for name in each.classes):
+        return {}
+    if fault := _fault(devices, requests):
+        return {"fault": fault}
+    (asked,) = requests
+    exactly = asked.exactly or _RawExactly()
+    wanted = (exactly.capacity or _RawCapacity()).requests or {}
+    return {
+        "device_class": exactly.device_class_name,
+        "request": asked.name,
+        "count": exactly.count,
+        # One character beyond the longest quantity that is read, so that a longer one is still refused.
+        "memory": str(wanted.get(MEMORY, ""))[: LONGEST + 1],
+        "cores": str(wanted.get(CORES, ""))[: LONGEST + 1],
+    }
+
+
+def _fault(devices: _RawDevices, requests: Sequence[_RawRequest]) -> str:
+    """The reason why a claim of this form is not served, with what to write instead; empty if it is served."""
+    if len(requests) != 1:
+        return f"it has {len(requests)} requests: write one claim for each, and name it in the container that uses it"
+    (asked,) = requests
+    exactly = asked.exactly
+    if exactly is None:
+        return "firstAvailable is not served: write `exactly`, with one deviceClassName"
+    if devices.constraints:
+        return (
+            "constraints are not served: leave them out; the slices of a claim are always of different cards"
+        )
+    if exactly.selectors:
+        return (
+            "selectors are not served: choose cards by the annotations vgpu.io/card-model and vgpu.io/card-uuid of the"
+            " pod"
+        )
+    if exactly.admin_access:
+        return "adminAccess is not served: leave it out"
+    if exactly.allocation_mode not in ("", "ExactCount"):
+        mode = exactly.allocation_mode[:_SHOWN]
+        return f"allocationMode {mode} is not served: write `count`, or leave it out for one slice"
+    wanted = (exactly.capacity or _RawCapacity()).requests or {}
+    if not wanted:
+        return "it requests no capacity: write capacity.requests, such as {memory: 4Gi, cores: 15}"
+    if strange := sorted(wanted.keys() - {MEMORY, CORES}):
+        return f"a card has no capacity {strange[0][:_SHOWN]}: write memory or cores"
+    return ""
+
+
+def allocation(
+    claim: Claim, node: str, given: Sequence[tuple[Slice, Card]], shares: Sequence[str]
+) -> dict[str, Any]:
+    """The JSON of `status.allocation` that gives the claim these slices, each with its card, on this node.
+
+    `shares` are new UUIDs, one for each slice. A capacity is consumed in whole memory units, as the card's
+    ResourceSlice counts it.
+    """
+    results = [
+        {
+            "request": claim.request,
+            "driver": claim.device_class,
+            "pool": node,
+            "device": device_name(card),
+            "shareID": share,
+            "consumedCapacity": {MEMORY: f"{memory_mib(card, slice_)}Mi", CORES: str(len(slice_.cores))},
+        }
+        for (slice_, card), share in zip(given, shares, strict=True)
+    ]
+    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [only]}}
+
+
+def memory_mib(card: Card, slice_: Slice) -> int:
+    """The MiB of a slice as the card's ResourceSlice counts them: its memory units, each of the card's `unit_mib` MiB.
+
+    A card reports a little less memory than a round number, and its units are a little smaller than their name says
+    (core/contract/units.py). A ResourceSlice shows the round number, so that requests in GiB fill a card evenly.
+    """
+    units = -(-slice_.mem_mib * card.units // card.mem_mib)
+    return units * card.unit_mib
