@@ -67,6 +67,8 @@ JOBS = tuple(
 )  # fmt: skip
 # Tests with the job engine on several nodes. The last test cuts a node's power.
 STRANDED = tuple(f"tests/e2e/test_{name}.py" for name in ("chart", "consent", "job_pools", "stranded_jobs"))
+# Tests of slices by ResourceClaim, a component of its own.
+CLAIMS = ("tests/e2e/test_claims.py",)
 # The test of a documentation page for newcomers, which installs the product and removes it.
 START = ("tests/e2e/test_start.py",)
 # Settings with which Jobs shrink and grow without a delay, and with a known speed of a model.
@@ -75,7 +77,7 @@ QUICK = {
     "VGPU_YOUNG_SECONDS": "0",
     "VGPU_RATES": '["resnet50 Z100 100"]',
 }
-ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED, *START))
+ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED, *CLAIMS, *START))
 # The longest lanes come first; the last one starts when the shortest of the others, `contract`, has ended.
 LANES = (
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
@@ -92,6 +94,7 @@ LANES = (
         components=("jobs",),
         settings={"VGPU_STRANDED_SECONDS": "5", "VGPU_QUANTUM_SECONDS": "1", "VGPU_YOUNG_SECONDS": "0"},
     ),
+    Lane("claims", 2, CLAIMS, components=("dra",)),
     Lane("start", 2, START, Installed.NOTHING),
 )
 
@@ -164,7 +167,7 @@ def _overlay(lane: Lane, where: Layout) -> Path:
         for name, value in lane.settings.items()
     ]
     patch = {"target": {"kind": "Deployment", "name": "vgpu-jobs"}, "patch": json.dumps(added)}
-    return install.overlay(where, "simulated", lane.components, patches=[patch])
+    return install.overlay(where, "simulated", lane.components, patches=[patch] if added else [])
 
 
 @dataclass(frozen=True)

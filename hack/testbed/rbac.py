@@ -121,7 +121,7 @@ def check(logs: Sequence[Path]) -> list[str]:
         where = ", ".join(map(str, logs)) or layout.here().root
         return [f"no call of our services in {where}: run the end-to-end tests first (make e2e)"]
     kubectl = installed().kubernetes / "kubectl"
-    where = install.overlay(layout.here(), "default", ["jobs", "ui"])
+    where = install.overlay(layout.here(), "default", ["jobs", "ui", "dra"])
     rendered = subprocess.run([kubectl, "kustomize", where], capture_output=True, check=True, text=True)
     permissions = granted([o for o in yaml.safe_load_all(rendered.stdout) if o])
     return differences(permissions, calls)

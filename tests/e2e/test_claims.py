@@ -1,0 +1,241 @@
+"""Slices by ResourceClaim: the same cards and the same ledger as slices by limits, on real Kubernetes."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from device_plugin.kube.api import PODS
+from tests.e2e import nodes, service
+from tests.e2e.claims import (
+    CLAIMS,
+    CLASS,
+    CLASSES,
+    SLICES,
+    asking,
+    claim,
+    claim_of,
+    claim_pod,
+    device_uuids,
+    devices,
+    template,
+)
+from tests.e2e.conftest import in_own_namespace
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.machines import Machines
+from tests.e2e.slices import check_disjoint, grant, held, inventory
+from tests.e2e.test_health import simulate
+from tests.e2e.test_restarts import life, restart_kubelet
+from tests.e2e.test_sharing import probe
+from tests.e2e.waiting import eventually, within
+from tests.e2e.workloads import container, pod, slice_of, slice_pod
+from tests.requirement import require
+
+ALLOWED = "vgpu.io/claims=allowed"
+NODE = "n1"
+HERE = nodes.on(NODE)
+FOUR = asking("4Gi", 15)
+AGENT = "vgpu node"
+
+
+@pytest.fixture(autouse=True)
+def _claims_are_served() -> None:
+    require(
+        Kubectl("").has(CLASSES, CLASS), "needs the component dra: make e2e ARGS=tests/e2e/test_claims.py"
+    )
+
+
+@pytest.fixture
+def kubectl() -> Iterator[Kubectl]:
+    """kubectl in a namespace that may ask by claims, with the template `slice` of 4 GiB and 15 core groups."""
+    with in_own_namespace() as made:
+        Kubectl("")("label", "namespace", made.namespace, ALLOWED)
+        made.create(template("slice", FOUR))
+        yield made
+
+
+def test_a_claim_is_given_the_slice_that_limits_are_given_on_the_same_card(kubectl: Kubectl) -> None:
+    kubectl.create(slice_pod("limits", mem=4, cores=15), claim_pod("claim", "slice"))
+    kubectl.running("limits", "claim")
+    first, second = held(kubectl, "limits") + held(kubectl, "claim")
+    assert first.card == second.card, "the default policy packs"
+    assert (first.mem_bytes, len(first.units)) == (second.mem_bytes, len(second.units))
+    check_disjoint([first, second])
+    seen = probe(kubectl, "claim", "info")
+    assert (seen["devices"], seen["total_mib"], seen["units"]) == (1, 4092, 15)
+    assert probe(kubectl, "claim", "alloc", "6144")["error"] == "hipErrorOutOfMemory"
+    found = claim_of(kubectl, "claim")
+    (given,) = devices(found)
+    assert device_uuids()[given["pool"], given["device"]] == second.card
+    assert given["consumedCapacity"] == {"memory": "4Gi", "cores": "15"}
+    assert grant(kubectl, "claim")["claims"] == {"main": found["metadata"]["uid"]}
+
+
+def test_a_pod_has_claims_of_several_cards_and_limits_beside_them(kubectl: Kubectl) -> None:
+    kubectl.create(template("two", asking("2Gi", 5, count=2)))
+    kubectl.create(
+        pod(
+            "mixed",
+            container("two", resources={"claims": [{"name": "two"}]}),
+            container("one", resources={"claims": [{"name": "one"}]}),
+            container("limits", resources=slice_of(mem=1, cores=2)),
+            resourceClaims=[
+                {"name": "two", "resourceClaimTemplateName": "two"},
+                {"name": "one", "resourceClaimTemplateName": "slice"},
+            ],
+        )
+    )
+    kubectl.running("mixed")
+    two, one, limits = (held(kubectl, "mixed", name) for name in ("two", "one", "limits"))
+    assert (len(two), len(one), len(limits)) == (2, 1, 1)
+    assert len({each.card for each in two}) == 2
+    check_disjoint([*two, *one, *limits])
+
+
+def test_a_claim_is_freed_with_its_pod_and_the_slice_with_it(kubectl: Kubectl) -> None:
+    kubectl.create(claim("kept", FOUR), claim_pod("a", named="kept"))
+    kubectl.running("a")
+    assert devices(kubectl.get(CLAIMS, "kept"))
+    kubectl.gone("a")
+    assert eventually(lambda: not devices(kubectl.get(CLAIMS, "kept")), 20)
+    kubectl.create(claim_pod("b", named="kept"))
+    kubectl.running("b")
+    (given,) = devices(kubectl.get(CLAIMS, "kept"))
+    assert device_uuids()[given["pool"], given["device"]] == held(kubectl, "b")[0].card
+
+
+def test_a_pod_of_another_scheduler_never_starts_and_says_what_to_write(kubectl: Kubectl) -> None:
+    kubectl.create(claim_pod("other", "slice", schedulerName="default-scheduler"))
+    assert eventually(lambda: any("schedulerName: vgpu-scheduler" in e for e in kubectl.events("other")), 60)
+    assert kubectl.phase("other") == "Pending"
+    assert not devices(claim_of(kubectl, "other"))
+
+
+def test_nobody_computes_on_the_slice_of_a_claim_that_another_pod_holds(kubectl: Kubectl) -> None:
+    """Kubernetes itself reserves a claim for any pod that is bound and names it; the policy keeps it from that."""
+    kubectl.create(claim("shared", FOUR), claim_pod("a", named="shared"))
+    kubectl.running("a")
+    uid = kubectl.pod("a")["metadata"]["uid"]
+    node = kubectl.pod("a")["spec"]["nodeName"]
+    thief = claim_pod("b", named="shared", schedulerName="default-scheduler", nodeName=node)
+    refused = kubectl.would_refuse(thief)
+    if not refused:
+        kubectl.create(thief)
+        assert eventually(lambda: any("not allowed to use" in e for e in kubectl.events("b")), 60)
+        assert kubectl.phase("b") == "Pending"
+    reserved = [each["uid"] for each in kubectl.get(CLAIMS, "shared")["status"]["reservedFor"]]
+    assert reserved == [uid]
+
+
+def test_pods_wait_for_an_agent_that_is_down_and_none_fails(kubectl: Kubectl) -> None:
+    agent = service.agent(NODE)
+    service.signal_all(agent, AGENT, signal.SIGSTOP)
+    names = [f"w{i}" for i in range(6)]
+    try:
+        kubectl.create(*(claim_pod(name, "slice", **HERE) for name in names))
+        assert eventually(lambda: all(kubectl.pod(name)["spec"].get("nodeName") for name in names), 60)
+        assert {kubectl.phase(name) for name in names} == {"Pending"}
+    finally:
+        service.resume(agent, AGENT)
+    kubectl.running(*names)
+    check_disjoint([slice_ for name in names for slice_ in held(kubectl, name)])
+
+
+@pytest.mark.parametrize("program", ["agent", "kubelet"])
+def test_running_pods_notice_no_restart_and_the_cards_are_shown_again(
+    kubectl: Kubectl, machines: Machines, program: str
+) -> None:
+    kubectl.create(claim_pod("sitting", "slice", **HERE))
+    kubectl.running("sitting")
+    before = life(kubectl, "sitting"), held(kubectl, "sitting")
+    if program == "agent":
+        service.signal_all(service.agent(NODE), AGENT, signal.SIGKILL)
+    else:
+        restart_kubelet(machines)
+    kubectl.create(claim_pod("next", "slice", **HERE))
+    kubectl.running("next")
+    assert eventually(lambda: shown(NODE) == len(inventory(NODE)["cards"]), 30)
+    assert (life(kubectl, "sitting"), held(kubectl, "sitting")) == before
+
+
+def test_slices_that_somebody_removes_are_back_within_seconds(kubectl: Kubectl) -> None:
+    assert kubectl
+    (name,) = [each["metadata"]["name"] for each in Kubectl("").items(SLICES) if on(NODE, each)]
+    Kubectl("")("delete", "resourceslice", name)
+    assert within(lambda: shown(NODE) == len(inventory(NODE)["cards"]), 5)
+
+
+def test_a_container_that_ends_by_itself_starts_again_with_its_slice(kubectl: Kubectl) -> None:
+    kubectl.create(claim_pod("again", "slice"))
+    kubectl.running("again")
+    before = held(kubectl, "again")
+    kubectl.inside("again", "sh", "-c", "kill -TERM 1")
+    assert eventually(lambda: life(kubectl, "again")[1] == 1, 60)
+    kubectl.running("again")
+    assert held(kubectl, "again") == before
+    assert probe(kubectl, "again", "info")["total_mib"] == 4092
+
+
+def test_the_pod_shows_that_its_card_is_sick(kubectl: Kubectl) -> None:
+    kubectl.create(claim_pod("ill", "slice", **nodes.on(nodes.first())))
+    kubectl.running("ill")
+    (slice_,) = held(kubectl, "ill")
+    simulate("sick", slice_.card)
+    try:
+        assert eventually(lambda: "Unhealthy" in shown_health(kubectl, "ill"), 60), kubectl.pod("ill")
+    finally:
+        simulate("well", slice_.card)
+    assert eventually(lambda: "Unhealthy" not in shown_health(kubectl, "ill"), 60)
+
+
+def test_a_force_deletion_frees_the_claim_and_not_the_slice_of_a_process_that_runs(kubectl: Kubectl) -> None:
+    kubectl.create(claim_pod("gone", "slice", **HERE))
+    kubectl.running("gone")
+    uid = kubectl.pod("gone")["metadata"]["uid"]
+    kubectl("delete", "pod", "gone", "--force", "--grace-period=0", "--wait=false")
+    assert eventually(lambda: not kubectl.has(PODS, "gone"), 30)
+    kubectl.create(*(claim_pod(f"next-{i}", "slice", **HERE) for i in range(3)))
+    kubectl.running(*(f"next-{i}" for i in range(3)))
+    assert eventually(
+        lambda: uid not in {each["uid"] for _, each in service.ledger_slices(service.leader())}, 30
+    )
+    check_disjoint([slice_ for i in range(3) for slice_ in held(kubectl, f"next-{i}")])
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "dcu.vgpu.io"}}]}}, "capacity"),
+        ({"devices": {**asking("4Gi")["devices"], "constraints": [{"matchAttribute": "vgpu.io/model"}]}},
+         "constraints"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_is_not_served_is_refused_with_what_to_write(
+    kubectl: Kubectl, spec: dict[str, object], said: str
+) -> None:
+    assert said in kubectl.refusal(claim("odd", spec))
+
+
+def test_a_namespace_that_was_not_asked_may_not_use_claims() -> None:
+    with in_own_namespace() as made:
+        assert ALLOWED.replace("=", ": ") in made.refusal(claim("any", FOUR))
+
+
+def shown(node: str) -> int:
+    """The number of cards that the node's ResourceSlices show."""
+    return sum(len(each["spec"].get("devices") or ()) for each in Kubectl("").items(SLICES) if on(node, each))
+
+
+def on(node: str, found: dict[str, object]) -> bool:
+    spec = found["spec"]
+    return isinstance(spec, dict) and spec.get("nodeName") == node
+
+
+def shown_health(kubectl: Kubectl, name: str) -> set[str]:
+    """The health of the pod's devices, as its status shows it (KEP-4680)."""
+    (status,) = kubectl.pod(name)["status"]["containerStatuses"]
+    return {
+        each["health"]
+        for resource in status.get("allocatedResourcesStatus") or ()
+        for each in resource.get("resources") or ()
+    }
