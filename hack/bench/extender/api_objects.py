@@ -14,13 +14,16 @@ _NOW = "2026-01-01T00:00:00Z"
 _SCHEDULER = "vgpu-scheduler"
 # Memory units of a pod that fits no card.
 HOPELESS_UNITS = 1000
+# The name of a pod's claim in its spec.
+_CLAIM = "gpu"
 
 
 class PodTexts:
     """Writes pod `n` of the workload as JSON, pending or bound. The text depends only on the workload and `n`."""
 
     def __init__(self, workload: ClusterModel) -> None:
-        self._parts = [_pod(request) for request in workload.requests()]
+        self._parts = [_pod(request, claims=workload.claims) for request in workload.requests()]
+        self._claims = workload.claims
 
     def pod(self, number: int, version: int, bound: tuple[str, str] | None, phase: str = "Pending") -> bytes:
         """The JSON of a Pod; `bound` is its node and the text of its grant, None while it is pending."""
@@ -28,6 +31,7 @@ class PodTexts:
         text = self._parts[number % len(self._parts)] % (
             number, uid(number), version, json.dumps({annotations.GRANT: grant}) if bound else "{}",
             f'"nodeName":"{node}",' if bound else "", phase, _SCHEDULED if bound else "",
+            *((number,) if self._claims else ()),
         )  # fmt: skip
         return text.encode()
 
@@ -100,8 +104,16 @@ def hopeless(workload: ClusterModel) -> list[bytes]:
     ]
 
 
-def _pod(request: Request) -> str:
-    """A template of a pod: a `%` format of number, uid, version, annotations, node, phase and condition."""
+def _pod(request: Request, *, claims: bool) -> str:
+    """A template of a pod: a `%` format of number, uid, version, annotations, node, phase and condition.
+
+    If it asks by a claim, the format has the number a second time at its end.
+    """
+    if claims:
+        using = _container(CONTAINER, {})
+        using = {**using, "resources": {**using["resources"], "claims": [{"name": _CLAIM}]}}
+        made = f'[{{"name":"{_CLAIM}","resourceClaimName":"pod-%d-slice"}}]'
+        return _template([using], _LABELS, "default", "pod-%d", claims=made)
     amounts = {f"{request.family}-mem": request.mem, f"{request.family}-cores": request.cores}
     limits = {k: str(v) for k, v in amounts.items() if v is not None}
     return _template([_container(CONTAINER, limits)], _LABELS, "default", "pod-%d")
@@ -119,18 +131,28 @@ def _container(name: str, limits: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _template(
-    containers: Sequence[Mapping[str, Any]], labels: Mapping[str, str], namespace: str, name: str
+    containers: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+    namespace: str,
+    name: str,
+    claims: str = "",
 ) -> str:
-    """A template of a pod: a `%` format of uid, version, annotations, node, phase and condition."""
+    """A template of a pod: a `%` format of uid, version, annotations, node, phase and condition.
+
+    `claims` is the format of `resourceClaimStatuses`.
+    """
     spec = {
         "containers": containers, "volumes": [_ACCESS], "restartPolicy": "Never", "tolerations": _TOLERATIONS,
         "schedulerName": _SCHEDULER, "serviceAccountName": "default", "dnsPolicy": "ClusterFirst",
         "terminationGracePeriodSeconds": 30, "securityContext": {}, "priority": 0, "enableServiceLinks": True,
+        **({"resourceClaims": [{"name": _CLAIM, "resourceClaimTemplateName": "slice"}]} if claims else {}),
     }  # fmt: skip
     return (
         f'{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"%s",'
         f'"resourceVersion":"%d","creationTimestamp":"{_NOW}",'
         f'"labels":{json.dumps(labels)},"annotations":%s}},"spec":{{%s'
         + json.dumps(spec)[1:]
-        + ',"status":{"phase":"%s","qosClass":"Burstable","conditions":[%s]}}'
+        + ',"status":{"phase":"%s","qosClass":"Burstable","conditions":[%s]'
+        + (f',"resourceClaimStatuses":{claims}' if claims else "")
+        + "}}"
     )

@@ -20,6 +20,7 @@ from device_plugin.adapters.http.requests import Reader
 from device_plugin.core.contract.grants import Grant
 from hack.bench.extender import api_objects
 from hack.bench.extender.api_store import NotBoundError, PodStore
+from hack.bench.extender.claim_store import CLAIM, CLAIMS, ClaimConflictError, ClaimStore
 from hack.bench.extender.cluster_model import ClusterModel
 
 POD_NAME = "vgpu-bench"
@@ -56,7 +57,7 @@ def serve(control: Connection, workload: ClusterModel, grants: list[Grant]) -> N
             control.send(server.server_address[1])
             while True:
                 control.recv()
-                control.send((server.wrong, server.store.history()))
+                control.send((server.wrong + server.store.faults(), server.store.history()))
         server.shutdown()
 
 
@@ -95,11 +96,12 @@ class _Client(socketserver.BaseRequestHandler):
     def _answer(self, method: str, target: str, body: bytes) -> None:
         path, _, query = target.partition("?")
         words = parse_qs(query)
-        if method == "GET" and (path == PODS or path in self.server.lists):
+        followed = self._followed(path)
+        if method == "GET" and (followed is not None or path in self.server.lists):
             if "watch" in words:
-                self._watch(path, int(words["resourceVersion"][0]))
-            elif path == PODS:
-                self._stream(self.server.store.listed())
+                self._watch(followed, int(words["resourceVersion"][0]))
+            elif followed is not None:
+                self._stream(followed.listed())
             else:
                 self._send(200, self.server.lists[path])
         elif method == "GET" and path == "/version":
@@ -110,8 +112,27 @@ class _Client(socketserver.BaseRequestHandler):
             # The first read finds no Lease: without an earlier leader, a term begins without a wait for its Bindings.
             asked, self.server.lease_asked = self.server.lease_asked, True
             self._send(200 if asked else 404, api_objects.lease(LEASE_HOLDER) if asked else _NOT_FOUND)
+        elif self.server.store.claims is not None and (claim := CLAIM.fullmatch(path)):
+            self._of_claim(self.server.store.claims, method, int(claim[1]), body, status=bool(claim[2]))
         else:
             self._of_pod(method, path, body)
+
+    def _followed(self, path: str) -> PodStore | ClaimStore | None:
+        """The store of the objects that change at this path; None if they do not change."""
+        return {PODS: self.server.store, CLAIMS: self.server.store.claims}.get(path)
+
+    def _of_claim(self, claims: ClaimStore, method: str, number: int, body: bytes, *, status: bool) -> None:
+        if method == "GET":
+            found = claims.read(number)
+            self._send(404 if found is None else 200, found or _NOT_FOUND)
+        elif method == "PUT":
+            try:
+                self._send(200, claims.write(number, body, status=status))
+            except ClaimConflictError:
+                self._send(409, _CONFLICT)
+        else:
+            self.server.wrong.append(f"{method} of the claim of pod-{number}")
+            self._send(404, _NOT_FOUND)
 
     def _of_pod(self, method: str, path: str, body: bytes) -> None:
         found = _POD.fullmatch(path)
@@ -132,10 +153,10 @@ class _Client(socketserver.BaseRequestHandler):
             self.server.wrong.append(f"{method} {path} {body[:300].decode(errors='replace')}")
             self._send(404, _NOT_FOUND)
 
-    def _watch(self, path: str, version: int) -> None:
-        """Answer with a watch, which is open until the client closes the connection and sends only changes of pods."""
+    def _watch(self, followed: PodStore | ClaimStore | None, version: int) -> None:
+        """Answer with a watch, which is open until the client closes the connection; None: nothing ever changes."""
         self._begin()
-        if path == PODS and not self.server.store.watch(version, self._chunk):
+        if followed is not None and not followed.watch(version, self._chunk):
             self._chunk(_EXPIRED)
             self._chunk(b"")
 

@@ -11,6 +11,7 @@ from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.ledger import Ledger
 from hack.bench.extender.api_objects import PodTexts, hopeless
+from hack.bench.extender.claim_store import ClaimStore
 from hack.bench.extender.cluster_model import ClusterModel, uid
 
 # Number of pods that exist beyond the last bound pod.
@@ -33,6 +34,8 @@ class PodStore:
 
     def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
         self._texts = PodTexts(workload)
+        self.claims = ClaimStore(workload, len(grants)) if workload.claims else None
+        """The claims of the pods; None if they ask in their limits."""
         self._hopeless = hopeless(workload)
         self._filled = len(grants)
         self._rng = random.Random(workload.seed)
@@ -95,6 +98,14 @@ class PodStore:
         with self._lock:
             return list(self._history)
 
+    def faults(self) -> list[str]:
+        """Texts about bound pods whose claims were not written."""
+        if self.claims is None:
+            return []
+        with self._lock:
+            live, bound = set(self._live), [number for number, *_ in self._history]
+        return self.claims.unprotected(number for number in bound if number in live)
+
     def _end_one(self) -> int | None:
         if len(self._live) <= self._filled:
             return None
@@ -102,11 +113,15 @@ class PodStore:
         self._live[position], self._live[-1] = self._live[-1], self._live[position]
         number = self._live.pop()
         self._tell("DELETED", number, self._pods.pop(number))
+        if self.claims is not None:
+            self.claims.end(number)
         return number
 
     def _create(self, end: int) -> None:
         for number in range(self._created, end):
             self._pods[number] = None
+            if self.claims is not None:
+                self.claims.create(number)
             self._tell("ADDED", number, None)
         self._created = max(self._created, end)
 

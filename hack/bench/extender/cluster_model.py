@@ -4,6 +4,8 @@ import math
 import random
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from device_plugin.core.contract.cards import Inventory
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
@@ -23,7 +25,7 @@ MOST_NODES = 20_000
 class ClusterModel:
     """The measured cluster: `fill` is the share of all memory that is granted at first, `seconds` the time measured.
 
-    `hopeless` is the number of pods that fit nowhere.
+    `hopeless` is the number of pods that fit nowhere. With `claims` the pods ask by ResourceClaims.
     """
 
     nodes: int
@@ -32,6 +34,7 @@ class ClusterModel:
     seconds: float
     seed: int = 42
     hopeless: int = 0
+    claims: bool = False
 
     def __post_init__(self) -> None:
         """Raise BenchError if a value is out of its bounds."""
@@ -41,6 +44,7 @@ class ClusterModel:
             "--fill from 0 to 0.9": 0 <= self.fill <= 0.9,
             "--seconds above 0": 0 < self.seconds < math.inf,
             "--hopeless from 0 to 64": 0 <= self.hopeless <= 64,
+            "either --claims or --hopeless": not (self.claims and self.hopeless),
         }
         if broken := [rule for rule, holds in rules.items() if not holds]:
             raise BenchError(f"write {', '.join(broken)}")
@@ -71,11 +75,13 @@ class ClusterModel:
         missing = self.fill * self.nodes * self.cards * hygon.MIB
         while missing > 0:
             asked = ((CONTAINER, requests[len(grants) % KINDS]),)
+            claimed = ((CONTAINER, claim_uid(len(grants))),) if self.claims else ()
             grant = placer.place(PodRequest(uid(len(grants)), asked))
             if not isinstance(grant, Grant):
                 raise BenchError(
                     f"the cluster is full before that share: {grant.text}; write a smaller --fill"
                 )
+            grant = structs.replace(grant, claims=dict(claimed))
             ledger.hold(grant)
             grants.append(grant)
             missing -= sum(s.mem_mib for s in grant.slices())
@@ -85,6 +91,11 @@ class ClusterModel:
 def uid(number: int) -> str:
     """The UID of pod `number`."""
     return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def claim_uid(number: int) -> str:
+    """The UID of the ResourceClaim of pod `number`."""
+    return f"00000000-0000-4000-9000-{number:012d}"
 
 
 def _request(rng: random.Random) -> Request:

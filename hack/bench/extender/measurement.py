@@ -63,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="measure again beside N pods that fit nowhere, each asked for again before each pod (default: 0)",
     )
+    parser.add_argument(
+        "--claims", action="store_true", help="the pods ask by ResourceClaims, not in their limits"
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -70,7 +73,9 @@ def run(args: argparse.Namespace) -> Report:
 
     Raises BenchError.
     """
-    workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed, args.hopeless)
+    workload = ClusterModel(
+        args.nodes, args.cards, args.fill, args.seconds, args.seed, args.hopeless, args.claims
+    )
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         figures = measure(workload)
@@ -164,7 +169,7 @@ def running(
         child(api_server.serve, workload, grants) as api,
     ):
         log = Path(folder) / "service.log"
-        service = _service(heard(api), log)
+        service = _service(heard(api), log, claims=workload.claims)
         try:
             service.start()
             service.wait()
@@ -178,12 +183,12 @@ def running(
             service.kill()
 
 
-def _service(api_port: int, log: Path) -> ServiceProcess:
+def _service(api_port: int, log: Path, *, claims: bool) -> ServiceProcess:
     flags = {
         "pod-name": api_server.POD_NAME, "kube-server": f"http://127.0.0.1:{api_port}",
         "extender-listen": "127.0.0.1:0", "http-listen": "127.0.0.1:0",
         # Flags have priority over the caller's environment, which may name a real cluster.
-        "kube-kubeconfig": "", "kube-token-file": "", "kube-ca-file": "",
+        "kube-kubeconfig": "", "kube-token-file": "", "kube-ca-file": "", "claims": str(claims).lower(),
     }  # fmt: skip
     words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
     return ServiceProcess("cluster service", ["cluster", *words], log, {"VGPU_CONFIG": ""})
