@@ -12,11 +12,14 @@ from typing import Any
 
 from hack.embedded.apiserver import errors, pods, priorities, quotas
 from hack.embedded.apiserver.admission import AdmissionRequest, PolicyAdmission
+from hack.embedded.apiserver.claims import ClaimStrategy, ClaimTemplateStrategy
 from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
 from hack.embedded.apiserver.quotas import QuotaStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
+    CLAIM_TEMPLATES,
+    CLAIMS,
     EVENTS,
     EVICTIONS,
     JOBS,
@@ -52,7 +55,8 @@ _KEPT = ("uid", "creationTimestamp", *_LATER)
 _PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
     PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), QUOTAS: QuotaStrategy(),
-    JOBS: JobStrategy(), **dict.fromkeys(WORKLOADS, CustomStrategy()),
+    JOBS: JobStrategy(), CLAIMS: ClaimStrategy(), CLAIM_TEMPLATES: ClaimTemplateStrategy(),
+    **dict.fromkeys(WORKLOADS, CustomStrategy()),
 }  # fmt: skip
 _PLAIN = Strategy()
 

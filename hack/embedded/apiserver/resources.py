@@ -7,6 +7,8 @@ from typing import Any
 from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from hack.embedded.apiserver import errors
 
+_DRA = "resource.k8s.io"
+
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
@@ -73,6 +75,14 @@ PRIORITY_CLASSES = ApiResource(
     "priorityclasses", "PriorityClass", group="scheduling.k8s.io", namespaced=False
 )
 JOBS = ApiResource("jobs", "Job", group="batch", fields=("status.successful",), subresources=("status",))
+# The kinds of dynamic resource allocation. A change of a claim's allocation needs the right to update
+# resourceclaims/binding, but no request has that path, so it is no subresource here.
+CLAIMS = ApiResource("resourceclaims", "ResourceClaim", group=_DRA, subresources=("status",))
+CLAIM_TEMPLATES = ApiResource("resourceclaimtemplates", "ResourceClaimTemplate", group=_DRA)
+RESOURCE_SLICES = ApiResource(
+    "resourceslices", "ResourceSlice", group=_DRA, namespaced=False, fields=("spec.nodeName", "spec.driver")
+)
+DEVICE_CLASSES = ApiResource("deviceclasses", "DeviceClass", group=_DRA, namespaced=False)
 # Workloads without a controller here: they only show which version is installed.
 DEPLOYMENTS = ApiResource("deployments", "Deployment", group="apps", subresources=("status",))
 DAEMON_SETS = ApiResource("daemonsets", "DaemonSet", group="apps", subresources=("status",))
@@ -113,6 +123,7 @@ EVICTIONS = ApiResource("evictions", "Eviction", group="policy")
 
 RESOURCES = (
     PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, QUOTAS, PRIORITY_CLASSES, JOBS, DEPLOYMENTS, DAEMON_SETS,
+    CLAIMS, CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES,
     *WORKLOADS, *POLICIES, SELF_REVIEWS, ACCESS_REVIEWS, TOKEN_REVIEWS, SUBJECT_REVIEWS, BINDINGS,
 )  # fmt: skip
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
