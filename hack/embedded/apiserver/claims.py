@@ -5,6 +5,7 @@ Model: k8s.io/kubernetes 1.36 pkg/registry/resource/resourceclaim and pkg/apis/r
 
 from collections.abc import Iterator
 
+from hack.embedded.apiserver import allocations, quantities
 from hack.embedded.apiserver.errors import Cause
 from hack.embedded.apiserver.strategies import Object, Strategy, keep
 
@@ -16,8 +17,10 @@ class ClaimStrategy(Strategy):
     """The strategy of claims: the object and its status are written by two routes."""
 
     def default(self, new: Object) -> None:
-        """Set the mode and the count of each request that leaves them out."""
-        _default_devices(new.get("spec") or {})
+        """Set the mode and count of each request that leaves them out, and normalise quantities."""
+        _default_devices(new.get("spec") or {}, "ResourceClaim")
+        for result in allocations.results(new.get("status") or {}):
+            quantities.normalise("ResourceClaim", result.get("consumedCapacity") or {})
 
     def prepare_create(self, new: Object) -> None:
         """Leave out the status, which has a route of its own."""
@@ -31,32 +34,33 @@ class ClaimStrategy(Strategy):
         keep(new, old, "spec")
         for key in _OF_THE_OBJECT:
             keep(new["metadata"], old["metadata"], key)
-        new["status"] = new.get("status") or {}
+        new["status"] = allocations.written(new.get("status") or {})
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """The faults of an update: the spec is immutable."""
-        return [*self.validate(new), *_immutable_spec(new, old)]
+        """The faults of an update: the spec is immutable, and so is an allocation until it is removed."""
+        return [*self.validate(new), *_immutable_spec(new, old), *allocations.causes(new, old)]
 
 
 class ClaimTemplateStrategy(Strategy):
     """The strategy of claim templates, whose spec is immutable."""
 
     def default(self, new: Object) -> None:
-        """Set the mode and the count of each request that leaves them out."""
-        _default_devices((new.get("spec") or {}).get("spec") or {})
+        """Set the mode and count of each request that leaves them out, and normalise quantities."""
+        _default_devices((new.get("spec") or {}).get("spec") or {}, "ResourceClaimTemplate")
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         """The faults of an update: the spec is immutable."""
         return [*self.validate(new), *_immutable_spec(new, old)]
 
 
-def _default_devices(spec: Object) -> None:
+def _default_devices(spec: Object, kind: str) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
         for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if asked is not None:
                 asked.setdefault("allocationMode", "ExactCount")
                 if asked["allocationMode"] == "ExactCount":
-                    asked.setdefault("count", 1)
+                    asked["count"] = asked.get("count") or 1
+                quantities.normalise(kind, (asked.get("capacity") or {}).get("requests") or {})
 
 
 def _immutable_spec(new: Object, old: Object) -> Iterator[Cause]:

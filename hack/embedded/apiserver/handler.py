@@ -180,7 +180,7 @@ class ApiHandler(BaseHTTPRequestHandler):
             **(_object(body) if body else {}),
         }
         last = self.api.registry.delete(self._user, target, _deletion(options))
-        stays = target.resource is resources.PODS or "deletionTimestamp" in last.value["metadata"]
+        stays = target.resource.returns_deleted or "deletionTimestamp" in last.value["metadata"]
         self._send(200, last.document if stays else _deleted(last))
 
     def _selection(self, target: RequestTarget) -> watch.Selects:

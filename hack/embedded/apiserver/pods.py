@@ -167,13 +167,7 @@ def grace_seconds(pod: Object, asked: int | None) -> int:
 
 def _default_resources(resources: Object) -> None:
     for side in ("limits", "requests"):
-        for name, amount in (resources.get(side) or {}).items():
-            if quantities.parse(amount) is None:
-                raise errors.bad_request(
-                    'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular'
-                    f" expression '{quantities.PATTERN}'"
-                )
-            resources[side][name] = quantities.canonical(amount)
+        quantities.normalise("Pod", resources.get(side) or {})
     if resources.get("limits"):
         resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 

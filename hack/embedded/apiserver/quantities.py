@@ -2,8 +2,10 @@
 
 import re
 from fractions import Fraction
+from typing import Any
 
 from device_plugin.core.contract.quantities import parse_quantity
+from hack.embedded.apiserver import errors
 
 PATTERN = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -36,3 +38,17 @@ def canonical(value: str | float) -> str:
     if exponent and re.search(r"[eE][+-]?\d", text):
         return f"{int(number)}e{exponent}"
     return f"{int(number)}{_DECIMAL[exponent]}"
+
+
+def normalise(kind: str, amounts: dict[str, Any]) -> None:
+    """Replace the quantities in `amounts` by their canonical spelling. Raises StatusError 400 for another text.
+
+    `kind` is the kind of the object, for the error.
+    """
+    for name, amount in amounts.items():
+        if parse(amount) is None:
+            raise errors.bad_request(
+                f'{kind} in version "v1" cannot be handled as a {kind}: quantities must match the regular'
+                f" expression '{PATTERN}'"
+            )
+        amounts[name] = canonical(amount)

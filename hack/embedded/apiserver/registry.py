@@ -16,6 +16,7 @@ from hack.embedded.apiserver.claims import ClaimStrategy, ClaimTemplateStrategy
 from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
 from hack.embedded.apiserver.quotas import QuotaStrategy
+from hack.embedded.apiserver.resource_slices import SliceStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
     CLAIM_TEMPLATES,
@@ -28,6 +29,7 @@ from hack.embedded.apiserver.resources import (
     PODS,
     PRIORITY_CLASSES,
     QUOTAS,
+    RESOURCE_SLICES,
     WORKLOADS,
     ApiResource,
     RequestTarget,
@@ -39,6 +41,7 @@ from hack.embedded.apiserver.strategies import (
     NodeStrategy,
     Object,
     Strategy,
+    finalizer_causes,
     keep,
 )
 from hack.embedded.clock import timestamp
@@ -56,7 +59,7 @@ _PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
     PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), QUOTAS: QuotaStrategy(),
     JOBS: JobStrategy(), CLAIMS: ClaimStrategy(), CLAIM_TEMPLATES: ClaimTemplateStrategy(),
-    **dict.fromkeys(WORKLOADS, CustomStrategy()),
+    RESOURCE_SLICES: SliceStrategy(), **dict.fromkeys(WORKLOADS, CustomStrategy()),
 }  # fmt: skip
 _PLAIN = Strategy()
 
@@ -143,7 +146,8 @@ class ObjectRegistry:
             if new == old.value:
                 return old, False
             rules = _STRATEGIES.get(target.resource, _PLAIN)
-            _check(target.resource, target.name, rules.validate_update(new, old.value))
+            faults = finalizer_causes(new["metadata"], old.value["metadata"])
+            _check(target.resource, target.name, [*faults, *rules.validate_update(new, old.value)])
             self._admission.validate(write)
             stored = self._remove_finished(old, new) or self.store.replace(old, new)
             if stored is not None:

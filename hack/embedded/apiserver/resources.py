@@ -15,7 +15,8 @@ class ApiResource:
     """A kind of object: its names, and the rules of Kubernetes for a PUT of it.
 
     `fields` are the field labels that a selector may use in addition to metadata.name and metadata.namespace. Clients
-    can only read objects of a kind that is not `writable`. A `custom` kind is that of a CustomResourceDefinition.
+    can only read objects of a kind that is not `writable`. A `custom` kind is that of a CustomResourceDefinition. If
+    `returns_deleted` is true, a DELETE is answered with the deleted object instead of a Status.
     """
 
     plural: str
@@ -29,6 +30,7 @@ class ApiResource:
     writable: bool = True
     version: str = "v1"
     custom: bool = False
+    returns_deleted: bool = False
 
     @property
     def api_version(self) -> str:
@@ -54,7 +56,7 @@ PODS = ApiResource(
     "pods", "Pod",
     fields=("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
             "status.phase", "status.podIP", "status.nominatedNodeName"),
-    subresources=("status", "binding", "eviction", "ephemeralcontainers"),
+    subresources=("status", "binding", "eviction", "ephemeralcontainers"), returns_deleted=True,
 )  # fmt: skip
 NODES = ApiResource(
     "nodes", "Node", namespaced=False, fields=("spec.unschedulable",), subresources=("status",)
@@ -77,12 +79,19 @@ PRIORITY_CLASSES = ApiResource(
 JOBS = ApiResource("jobs", "Job", group="batch", fields=("status.successful",), subresources=("status",))
 # The kinds of dynamic resource allocation. A change of a claim's allocation needs the right to update
 # resourceclaims/binding, but no request has that path, so it is no subresource here.
-CLAIMS = ApiResource("resourceclaims", "ResourceClaim", group=_DRA, subresources=("status",))
-CLAIM_TEMPLATES = ApiResource("resourceclaimtemplates", "ResourceClaimTemplate", group=_DRA)
-RESOURCE_SLICES = ApiResource(
-    "resourceslices", "ResourceSlice", group=_DRA, namespaced=False, fields=("spec.nodeName", "spec.driver")
+CLAIMS = ApiResource(
+    "resourceclaims", "ResourceClaim", group=_DRA, subresources=("status",), returns_deleted=True
 )
-DEVICE_CLASSES = ApiResource("deviceclasses", "DeviceClass", group=_DRA, namespaced=False)
+CLAIM_TEMPLATES = ApiResource(
+    "resourceclaimtemplates", "ResourceClaimTemplate", group=_DRA, returns_deleted=True
+)
+RESOURCE_SLICES = ApiResource(
+    "resourceslices", "ResourceSlice", group=_DRA, namespaced=False, fields=("spec.nodeName", "spec.driver"),
+    returns_deleted=True,
+)  # fmt: skip
+DEVICE_CLASSES = ApiResource(
+    "deviceclasses", "DeviceClass", group=_DRA, namespaced=False, returns_deleted=True
+)
 # Workloads without a controller here: they only show which version is installed.
 DEPLOYMENTS = ApiResource("deployments", "Deployment", group="apps", subresources=("status",))
 DAEMON_SETS = ApiResource("daemonsets", "DaemonSet", group="apps", subresources=("status",))

@@ -14,8 +14,8 @@ Object = dict[str, Any]
 
 # apimachinery pkg/api/validation: the limit on all annotations of one object together.
 MAX_ANNOTATION_BYTES = 256 * 1024
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME_RULE = (
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NAME_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
     " start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is"
     r" '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
@@ -98,12 +98,25 @@ def keep(new: Object, old: Mapping[str, Any], key: str) -> None:
         new.pop(key, None)
 
 
+def finalizer_causes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+    """The fault of metadata that adds a finalizer to an object that is being deleted."""
+    added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
+    if not added or "deletionTimestamp" not in old:
+        return []
+    listed = ", ".join(f'"{each}"' for each in sorted(added))
+    message = (
+        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers"
+        f" []string{{{listed}}}"
+    )
+    return [Cause("metadata.finalizers", message, "FieldValueForbidden")]
+
+
 def metadata_causes(metadata: Mapping[str, Any]) -> list[Cause]:
     """The faults of a name, of the labels' values, and of the annotations' total size."""
     causes = []
     name = metadata["name"]
-    if len(name) > 253 or not _NAME.fullmatch(name):
-        causes.append(Cause("metadata.name", f'Invalid value: "{name}": {_NAME_RULE}'))
+    if len(name) > 253 or not NAME.fullmatch(name):
+        causes.append(Cause("metadata.name", f'Invalid value: "{name}": {NAME_RULE}'))
     for value in (metadata.get("labels") or {}).values():
         if len(value) > LONGEST_LABEL:
             message = f'Invalid value: "{value}": must be no more than {LONGEST_LABEL} bytes'
