@@ -49,6 +49,7 @@ LANES = {
     "deployments": (Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),),
     "autoscaling": (Lane("autoscaling", 2, ("tests/e2e/nightly/test_autoscaling.py",)),),
     "kueue": (Lane("kueue", 2, ("tests/e2e/nightly/test_kueue.py",), components=("jobs",)),),
+    "claims": (Lane("claims", 2, ("tests/e2e/nightly/test_claims.py",), components=("dra",)),),
     "kinds": (Lane("kinds", 1, ("tests/e2e/nightly/test_kinds.py",), components=("jobs",), settings=QUICK),),
 }
 
@@ -113,6 +114,11 @@ def kinds() -> Ended:
     return lanes(LANES["kinds"], more=[each.image() for each in controllers.KINDS])
 
 
+def claims() -> Ended:
+    """2,000 random pods, half of them by ResourceClaims, while programs and nodes die."""
+    return lanes(LANES["claims"])
+
+
 def hip_releases() -> Ended:
     """HIP 5.2.3, 5.7.1, 6.4.3 and 7.2.4 in slices of simulated cards: suites, and a table (no root, no Go)."""
     texts, passed = userlands.run()
@@ -133,6 +139,7 @@ PARTS: dict[str, Callable[[], Ended]] = {
     "deployments": deployments,
     "autoscaling": autoscaling,
     "kueue": kueue_queues,
+    "claims": claims,
     "kinds": kinds,
     "tools": tools,
     "userlands": hip_releases,
