@@ -95,12 +95,13 @@ class Allocator:
         """
         with self._view.lock:
             self.expire()
-            if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
+            if wrong := self.problem(pod, request) if not named else self._view.claim_in_use(pod, request):
                 refused = Refused(lambda: Refusal.saying(Reason.MALFORMED, wrong))
-                gang = request.gang is not None
-                self.waiting.pods.note(
-                    self._view.pod_news.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
-                )
+                if not named:
+                    gang = request.gang is not None
+                    self.waiting.pods.note(
+                        self._view.pod_news.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
+                    )
                 return refused
             beneficiary = self._view.promises.of(pod)
             if not beneficiary:
@@ -108,6 +109,13 @@ class Allocator:
                 return again or self._reserve(pod, request, nodes, named=named)
             with self._view.promises.slices.open(beneficiary):
                 return self._reserve(pod, request, nodes, named=named, promised=True)
+
+    def problem(self, pod: Pod, request: PodRequest) -> str:
+        """The reason why the pod gets no slices as it is: its group is wrong, or another pod has its claim.
+
+        Empty if there is none. The lock is held.
+        """
+        return self.groups.problem((pod.namespace, pod.label(GROUP))) or self._view.claim_in_use(pod, request)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
         """The request, with the pod's rank in its group if its policy gives each pod of a group its own node."""
@@ -255,7 +263,14 @@ class Allocator:
             self.waiting.bound(pod)
         elif changed and not pod.ended:
             self._account_unbound(pod, before)
+            if before is not None and before.claims != pod.claims:
+                self.waiting.claim_changed(pod)
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
+
+    def claim_changed(self, pod: Pod) -> None:
+        """Release the reservation of an unbound pod whose claim is another one now, or have a refused pod touched."""
+        self._account_unbound(pod, pod)
+        self.waiting.claim_changed(pod)
 
     def forget_pod(self, uid: str) -> None:
         """Remove all records of a pod that is gone, or cannot be read any more; the reservations of its gang end too.

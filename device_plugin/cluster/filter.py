@@ -48,7 +48,7 @@ class Filter(Service):
         """
         pod = self._view.gangs.labelled(pod)
         try:
-            request = self._view.pods.request_of(pod)
+            request = self._request(pod)
         except RequestError as error:
             return self._nowhere(nodes, str(error))
         if request is None:
@@ -72,6 +72,24 @@ class Filter(Service):
         if isinstance(answer, Reservation):
             return Verdict((answer.grant.node,))
         return self._refused(pod, answer(), nodes)
+
+    def _request(self, pod: Pod) -> PodRequest | None:
+        """The pod's request; None if it asks for no slice. Raises RequestError.
+
+        A pod that is refused because of its claims is recorded, and touched once one of its claims has changed.
+        """
+        try:
+            return self._view.pods.request_of(pod)
+        except RequestError:
+            if not pod.claims or not self._view.serves_claims:
+                raise
+        with self._view.lock:
+            known = self._view.pod_news.known(pod)
+            self._allocator.waiting.unclaimed.put(pod.namespace, pod.uid, known)
+            # Once more: the claim may have come before the pod was recorded.
+            request = self._view.pods.request_of(pod)
+            self._allocator.waiting.unclaimed.drop(pod.uid)
+            return request
 
     def _nowhere(self, nodes: Sequence[str], text: str) -> Verdict:
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))

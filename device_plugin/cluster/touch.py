@@ -20,7 +20,7 @@ from functools import partial
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.refusal_budget import LaterError
 from device_plugin.allocator.waiting.refusals import Waiting, WaitsFor
-from device_plugin.core.contract.annotations import GROUP, TOUCHED
+from device_plugin.core.contract.annotations import TOUCHED
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import PromiseHolder, ReservationStage
@@ -298,7 +298,7 @@ class Touch(Service):
             request = self._view.pods.request_of(known)
         except RequestError:
             return False
-        if request is None or self._allocator.groups.problem((known.namespace, known.label(GROUP))):
+        if request is None or self._allocator.problem(known, request):
             return False
         if waiting.gang and any(each.waiting.alike == waiting.alike for each in self._expected.values()):
             return True

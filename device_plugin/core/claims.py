@@ -13,6 +13,9 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.pods import Container, Pod
 from device_plugin.core.requests import MAX_CONTAINER_CARDS, MAX_COUNT, Request
 
+# Most claims of a pod: a tenant may write thousands.
+MAX_CLAIMS = 32
+
 
 class UnknownClaimError(RequestError):
     """A claim of the pod is not known here. It may be too new, or ask for devices of another driver.
@@ -48,9 +51,10 @@ class ClaimRequests:
         where = f"container {container.name}"
         if len(container.claims) > 1:
             raise RequestError(
-                f"{where} uses {len(container.claims)} claims: write one claim, with `count` for slices of several"
-                " cards"
+                f"{where} uses several claims: write one claim, with `count` for slices of several cards"
             )
+        if len(pod.claims or {}) > MAX_CLAIMS:
+            raise RequestError(f"the pod uses more than {MAX_CLAIMS} claims: split the pod")
         (name,) = container.claims
         if sum(name in other.claims for other in pod.containers) > 1:
             raise RequestError(f"claim {name} is used by several containers: write a claim for each")

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from device_plugin.core.batch import FailedCreation, Job
-from device_plugin.core.contract import annotations
+from device_plugin.core.contract import annotations, claims
 from device_plugin.core.contract.resize import MAX_RECORD
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 from device_plugin.core.pods import Agent, Node, Pod
@@ -132,6 +132,7 @@ WORKLOADS: Mapping[WorkloadKind, Kind[Job]] = {JOB: JOBS} | {
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", NamedPriorityClass, _priority_class
 )
+RESOURCE_CLAIMS = Kind(claims.GROUP, claims.VERSION, "resourceclaims", "ResourceClaim", claims.Claim)
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component in (node,node-hygon)"
 """Selects the pods of the node agents, which AGENTS decodes to their nodes, addresses and readiness."""
@@ -222,10 +223,11 @@ class Api(Protocol):
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
 
-    def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
-        """Replace a whole object; returns it as stored.
+    def replace(self, kind: Kind[Item], of: Named, body: Object, *, subresource: str = "") -> Item:
+        """Replace a whole object, or only its `subresource`; returns the object as stored.
 
-        With metadata.resourceVersion in `body`, raises ConflictError if the object has a newer version.
+        With metadata.resourceVersion in `body`, raises ConflictError if the object has a newer version. Client and
+        server give up after 3 s.
         """
 
     def patch(

@@ -30,6 +30,9 @@ class Follower(Protocol):
         `changed` is true if the news affects slices or waiting pods.
         """
 
+    def claim_changed(self, pod: Pod) -> None:
+        """Receive an unbound pod of which a claim was created, changed or deleted."""
+
     def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone, or that cannot be read any more."""
 

@@ -33,8 +33,10 @@ class Listed:
 
     KINDS = ("nodes", "pods", "jobs")
 
-    def __init__(self, begin: Callable[[], None]) -> None:
+    def __init__(self, begin: Callable[[], None], *more: str) -> None:
+        """`more` are kinds that must be listed besides KINDS."""
         self._begin = begin
+        self._kinds = (*self.KINDS, *more)
         self._done = set[str]()
         # Each decision asks for it.
         self._why_not = self._absent()
@@ -57,7 +59,7 @@ class Listed:
         return self._why_not
 
     def _absent(self) -> str:
-        absent = ", ".join(kind for kind in self.KINDS if kind not in self._done)
+        absent = ", ".join(kind for kind in self._kinds if kind not in self._done)
         return f"not listed yet: {absent}" if absent else ""
 
 
@@ -69,9 +71,11 @@ class PodNews:
 
     def __init__(
         self, lock: Lock, pods: KnownPods, accounts: Accounts, listed: Listed, resources: Collection[str],
-        clock: Callable[[], float],
+        clock: Callable[[], float], scheduler: str = "",
     ) -> None:  # fmt: skip
+        """`scheduler` is the scheduler whose pods may ask by claims; empty if claims are not served."""
         self._lock = lock
+        self._scheduler = scheduler
         self.gangs = WorkloadGangs(self._again)
         """The gangs of queued workloads, to which pods are assigned as they are seen."""
         self._pods = pods
@@ -92,7 +96,7 @@ class PodNews:
             before = self._pods.get(pod.uid)
             if self._pods.is_gone(pod.uid):
                 return
-            if before is None and not concerns_us(pod, self._resources):
+            if before is None and not concerns_us(pod, self._resources, self._scheduler):
                 self._accounts.account_host(pod)
                 return
             self.gangs.note(pod)
@@ -121,6 +125,15 @@ class PodNews:
         pod = self._pods.get(uid)
         if pod is not None:
             self.see(pod, watched=False)
+
+    def claim_changed(self, uid: str) -> None:
+        """Read the request of a known pod again, and report the pod to the followers: one of its claims has changed."""
+        with self._lock:
+            pod = self._pods.get(uid)
+            if pod is not None and not pod.node:
+                self._pods.ask_again(uid)
+                for follower in self._accounts.followers:
+                    follower.claim_changed(pod)
 
     def forget(self, pod: Pod) -> None:
         """Remove a pod of which the watch shows that it is gone."""

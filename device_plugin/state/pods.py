@@ -10,7 +10,7 @@ from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Holder, Reservation
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import PodRequest, pod_request
+from device_plugin.core.requests import NO_CLAIMS, PodRequest, RequestSource, pod_request
 
 # Pods that are gone are remembered for as long as a late answer or call could bring one back.
 GONE_REMEMBERED = 10_000
@@ -45,13 +45,17 @@ _accounted = attrgetter(
     )
 )
 _waited = attrgetter("deleting", "nominated", "refused")
-_asking = attrgetter("containers", "annotations", "labels", "host")
+_asking = attrgetter("containers", "annotations", "labels", "host", "claims")
 
 
-def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
-    """True if a container asks for one of `resources`, or the pod carries a grant."""
+def concerns_us(pod: Pod, resources: Collection[str], scheduler: str = "") -> bool:
+    """True if a container asks for one of `resources`, or the pod carries a grant.
+
+    True also for a pod with claims of the scheduler `scheduler`; empty if claims are not served.
+    """
     asks = any(name in resources for container in pod.containers for name in container.limits)
-    return asks or bool(pod.annotation(annotations.GRANT))
+    claims = bool(scheduler and pod.claims) and pod.scheduler == scheduler
+    return asks or claims or bool(pod.annotation(annotations.GRANT))
 
 
 def later(known: Pod, news: Pod, *, watched: bool) -> Pod:
@@ -106,11 +110,14 @@ def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
 class KnownPods:
     """Holds the pods that ask for slices or hold some, by UID, and the UIDs of pods that are gone.
 
-    Callers hold the view's lock, unless a method says otherwise.
+    `source` reads requests from claims. Callers hold the view's lock, unless a method says otherwise.
     """
 
-    def __init__(self, prefixes: Collection[str]) -> None:
+    def __init__(self, prefixes: Collection[str], source: RequestSource = NO_CLAIMS) -> None:
         self._prefixes = prefixes
+        self._source = source
+        # By namespace and name of each ResourceClaim that pods name: their UIDs, the first pod first.
+        self._naming: dict[tuple[str, str], dict[str, None]] = {}
         self._known: dict[Holder, Known] = {}
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -136,7 +143,18 @@ class KnownPods:
         asked = known.asked if known is not None else None
         if asked is not None and _ask_alike(asked.pod, pod):
             return asked.request
-        return pod_request(pod, self._prefixes)
+        return pod_request(pod, self._prefixes, self._source)
+
+    def ask_again(self, uid: str) -> None:
+        """Read the request of a known unbound pod again, because one of its claims has changed."""
+        known = self._known.get(uid)
+        if known is not None:
+            known.asked = None
+            known.asked = self._asked(known.pod)
+
+    def naming(self, namespace: str, claim: str) -> list[str]:
+        """The UIDs of the known pods that name this ResourceClaim, the first one first."""
+        return list(self._naming.get((namespace, claim), ()))
 
     def is_gone(self, uid: str) -> bool:
         """True if the pod with this UID is known as gone. It needs no lock."""
@@ -175,7 +193,12 @@ class KnownPods:
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)
+            self._name(pod.uid, pod)
+        before = known.pod
         known.pod = pod if known.doubted else later(known.pod, pod, watched=watched)
+        if known.pod.claims != before.claims:
+            self._unname(pod.uid, before)
+            self._name(pod.uid, known.pod)
         known.doubted = False
         known.watched |= watched
         known.since = now
@@ -201,6 +224,18 @@ class KnownPods:
         known = self._known.pop(uid, None)
         if known is not None:
             self._on_node[known.pod.node].discard(uid)
+            self._unname(uid, known.pod)
+
+    def _name(self, uid: str, pod: Pod) -> None:
+        for claim in filter(None, (pod.claims or {}).values()):
+            self._naming.setdefault((pod.namespace, claim), {})[uid] = None
+
+    def _unname(self, uid: str, pod: Pod) -> None:
+        for claim in (pod.claims or {}).values():
+            users = self._naming.get((pod.namespace, claim), {})
+            users.pop(uid, None)
+            if not users:
+                self._naming.pop((pod.namespace, claim), None)
 
     def forget(self, uid: str) -> None:
         """Remove a pod that is gone, and remember its UID even if the pod was not known."""

@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 
+from device_plugin.core.claims import ClaimRequests
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import all_resource_names
+from device_plugin.core.requests import NO_CLAIMS, PodRequest, all_resource_names
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import GoneError
 from device_plugin.state.accounts import Accounts, Follower
 from device_plugin.state.agents import Agents
+from device_plugin.state.claim_news import ClaimNews
+from device_plugin.state.claims import KnownClaims, ServedClaims
 from device_plugin.state.faults import Faults
 from device_plugin.state.loads import MeasuredLoads
 from device_plugin.state.news import JobNews, Listed, NodeNews, PodNews
@@ -24,11 +27,14 @@ from device_plugin.state.reports import Reports
 
 
 class ClusterView:
-    """The known state of the cluster. Callers take `lock` around calls that belong together; each call takes it too."""
+    """The known state of the cluster. Callers take `lock` around calls that belong together; each call takes it too.
+
+    Pods may ask by claims if `served` is given.
+    """
 
     def __init__(
         self, prefixes: Sequence[str], clock: Callable[[], float], stale_seconds: float = 60.0,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = time.time, served: ServedClaims | None = None,
     ) -> None:  # fmt: skip
         self.lock = threading.RLock()
         self.ledger = Ledger()
@@ -36,12 +42,26 @@ class ClusterView:
         self.agents = Agents()
         self.faults = Faults()
         self.reports = Reports()
-        self.pods = KnownPods(tuple(prefixes))
+        self.serves_claims = served is not None
+        self.claims = KnownClaims()
+        source = ClaimRequests(prefixes, self.claims.find, served.unit_mib) if served else NO_CLAIMS
+        self.pods = KnownPods(tuple(prefixes), source)
         self.promises = Promises(self.ledger, self.pods, self.reports, self.faults, clock, wall)
-        self.listed = Listed(self.promises.begin)
+        self.listed = Listed(self.promises.begin, *(("claims",) if served else ()))
         self.accounts = Accounts(self.ledger, self.pods, self.reports, self.promises, self.faults)
         resources = all_resource_names(prefixes)
-        self.pod_news = PodNews(self.lock, self.pods, self.accounts, self.listed, resources, clock)
+        self.pod_news = PodNews(
+            self.lock,
+            self.pods,
+            self.accounts,
+            self.listed,
+            resources,
+            clock,
+            served.scheduler if served else "",
+        )
+        self.claim_news = ClaimNews(
+            self.lock, self.claims, self.pods, self.listed, self.pod_news.claim_changed
+        )
         self.node_news = NodeNews(self.lock, self.ledger, self.accounts, self.faults, self.listed, clock)
         self.gangs = self.pod_news.gangs
         self.job_news = JobNews(self.lock, self.promises, self.listed, self.gangs)
@@ -73,6 +93,23 @@ class ClusterView:
             for uid in self.reports.expired(now):
                 self.accounts.free_ended(uid)
             self.node_news.apply_due(now)
+
+    def claim_in_use(self, pod: Pod, request: PodRequest) -> str:
+        """The reason why another pod has a claim of this pod, as text; empty if none has. The lock is held.
+
+        The first pod of a claim that gets slices keeps the claim until it has ended.
+        """
+        if not request.claims:
+            return ""
+        wanted = {uid for _, uid in request.claims}
+        for name in (pod.claims or {}).values():
+            for other in self.pods.naming(pod.namespace, name):
+                held = self.ledger.grant(other) if other != pod.uid else None
+                if held is not None and not wanted.isdisjoint(held.claims.values()):
+                    known = self.pods.get(other)
+                    whose = f"pod {known.name}" if known is not None else "another pod"
+                    return f"ResourceClaim {name} is used by {whose}: give each pod a claim of its own"
+        return ""
 
     def free(self, uid: str) -> None:
         """End the pod's holding in the ledger; slices that the pod's processes may still use stay held."""

@@ -1,5 +1,6 @@
 """A cluster service without any outside: an API server of dictionaries, a clock that tests move."""
 
+import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -25,11 +26,25 @@ from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.touch import Touch
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.claims import Claim, read_claim
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Metadata, Named, Object, Ref, Where
-from device_plugin.kube.errors import GoneError, RefusedError, UnknownError
+from device_plugin.kube.api import (
+    EVERYWHERE,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    Kind,
+    Listed,
+    Metadata,
+    Named,
+    Object,
+    Ref,
+    Where,
+)
+from device_plugin.kube.errors import ConflictError, GoneError, RefusedError, UnknownError
 from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.state.claims import ServedClaims
 from device_plugin.state.view import ClusterView
 from tests.builders.cards import inventory
 from tests.builders.pods import pod
@@ -63,14 +78,27 @@ class Watcher(Protocol):
     def lose_job(self, job: Metadata) -> None:
         """The Job is gone."""
 
+    def hear_claim(self, claim: Claim) -> None:
+        """A ResourceClaim is so now."""
+
+    def lose_claim(self, claim: Claim) -> None:
+        """The ResourceClaim is gone."""
+
 
 class FakeApi:
-    """`watchers` hear each change at once. `on_bind` may raise, before or after it calls `land`."""
+    """`watchers` hear each change at once. `on_bind` may raise, before or after it calls `land`.
+
+    `on_claim` is called before each write of a claim, with its subresource, and `after_claim` after it; each may raise.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, str], Pod] = {}
         self.by_node: dict[str, Node] = {}
         self.jobs: dict[str, Metadata] = {}
+        self.claims: dict[tuple[str, str], dict[str, Any]] = {}
+        self.on_claim: Callable[[str], None] = lambda _: None
+        self.after_claim: Callable[[str], None] = lambda _: None
+        self.deadline = float("inf")
         self.held: Lease | None = None
         self.written: list[tuple[str, str]] = []
         self.warnings: list[tuple[str, str]] = []
@@ -81,7 +109,7 @@ class FakeApi:
         self.reads = 0
         self.on_bind: Callable[[Pod, str, Mapping[str, str]], None] | None = None
         self.watchers: list[Watcher] = []
-        self._time = 0
+        self._time = self._version = 0
 
     def pods(self) -> Sequence[Pod]:
         self._reach()
@@ -104,6 +132,9 @@ class FakeApi:
     def get(self, kind: Kind[Any], of: Named) -> Any:
         if kind is PODS:
             return self.pod(of.namespace, of.name)
+        if kind == RESOURCE_CLAIMS.json:
+            self._reach()
+            return copy.deepcopy(self._claim(of))
         assert (kind, of) == (LEASES, LEASE)
         self._reach()
         if self.held is None:
@@ -167,8 +198,55 @@ class FakeApi:
     def create(self, kind: Kind[Any], body: Object, namespace: str = "") -> Any:
         raise AssertionError(f"nobody creates {kind.name} {body} in {namespace}")
 
-    def replace(self, kind: Kind[Any], of: Named, body: Object) -> Any:
-        raise AssertionError(f"nobody replaces {kind.name} {of} by {body}")
+    def replace(self, kind: Kind[Any], of: Named, body: Object, *, subresource: str = "") -> Any:
+        """A write of a claim, or of its status, as prototypes on Kubernetes 1.36.3 have shown it."""
+        assert kind == RESOURCE_CLAIMS.json
+        self._reach()
+        self.on_claim(subresource)
+        old, new = self._claim(of), copy.deepcopy(dict(body))
+        self.written.append((f"claim {subresource}".rstrip(), of.name))
+        if new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            raise ConflictError("the object has been modified")
+        if subresource:
+            assert subresource == "status"
+            was, now = (each.get("status", {}).get("allocation") for each in (old, new))
+            if was and now and was != now:
+                raise RefusedError("status.allocation: field is immutable")
+            if not now and new["status"].get("reservedFor"):
+                raise RefusedError("status.reservedFor: may not be specified when `allocated` is not set")
+            made = {**old, "status": new["status"]}
+        else:
+            made = {**new, "status": old.get("status", {}), "spec": old["spec"]}
+        found = self.put_claim(made)
+        self.after_claim(subresource)
+        return found
+
+    def until(self, deadline: float) -> "FakeApi":
+        self.deadline = deadline
+        return self
+
+    def _claim(self, of: Named) -> dict[str, Any]:
+        if (of.namespace, of.name) not in self.claims:
+            raise GoneError(f'resourceclaims "{of.name}" not found')
+        return self.claims[of.namespace, of.name]
+
+    def put_claim(self, claim: Object) -> dict[str, Any]:
+        """A ResourceClaim as it is from now on."""
+        self._version += 1
+        made = copy.deepcopy(
+            {**claim, "metadata": {**claim["metadata"], "resourceVersion": str(self._version)}}
+        )
+        read = read_claim(made)
+        self.claims[read.key] = made
+        for watcher in self.watchers:
+            watcher.hear_claim(read)
+        return copy.deepcopy(made)
+
+    def remove_claim(self, name: str, namespace: str = "default") -> None:
+        """The ResourceClaim is gone."""
+        gone = read_claim(self.claims.pop((namespace, name)))
+        for watcher in self.watchers:
+            watcher.lose_claim(gone)
 
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
@@ -236,8 +314,8 @@ class Counted(Counts):
 class Memory:
     """What a replica keeps in memory: what it knows of the cluster, and what it decided."""
 
-    def __init__(self, clock: Clock, name: str = "vgpu-0") -> None:
-        self.view = ClusterView(DEFAULT_PREFIXES, clock, wall=clock)
+    def __init__(self, clock: Clock, name: str = "vgpu-0", served: ServedClaims | None = None) -> None:
+        self.view = ClusterView(DEFAULT_PREFIXES, clock, wall=clock, served=served)
         self.allocator = Allocator(self.view, RESERVATION_SECONDS, clock)
         self.leader = Leader(name, clock)
         self.counts = Counted()
@@ -248,10 +326,11 @@ class Replica(Memory):
     """The allocator of one replica, as `wiring.cluster` puts it together."""
 
     def __init__(
-        self, api: FakeApi, clock: Clock, name: str = "vgpu-0", covered_pods: str = "report"
-    ) -> None:
+        self, api: FakeApi, clock: Clock, name: str = "vgpu-0", covered_pods: str = "report", *,
+        claims: bool = False,
+    ) -> None:  # fmt: skip
         self.api, self.clock, self.name = api, clock, name
-        super().__init__(clock, name)
+        super().__init__(clock, name, ServedClaims("vgpu-scheduler") if claims else None)
         shared = self.shared
 
         def wall() -> float:
@@ -283,6 +362,7 @@ class Replica(Memory):
         self.view.node_news.sync(self.api.nodes())
         self.view.pod_news.sync(self.api.pods())
         self.view.job_news.sync(self.api.jobs.values())
+        self.view.claim_news.sync(map(read_claim, self.api.claims.values()))
         self.api.watchers.append(self)
 
     def hear(self, pod: Pod) -> None:
@@ -300,6 +380,14 @@ class Replica(Memory):
     def lose_job(self, job: Metadata) -> None:
         """The watch shows that a Job is gone."""
         self.view.job_news.forget(job)
+
+    def hear_claim(self, claim: Claim) -> None:
+        """The watch shows a ResourceClaim."""
+        self.view.claim_news.see(claim)
+
+    def lose_claim(self, claim: Claim) -> None:
+        """The watch shows that a ResourceClaim is gone."""
+        self.view.claim_news.forget(claim)
 
     def renew(self, scheduler: str = "x") -> None:
         """The scheduler beside it renews the Lease, and the replica reads it."""
@@ -339,13 +427,16 @@ class Replica(Memory):
 
 
 class World:
-    """One leading replica and node n1 with two cards of 16,368 MiB and 60 core groups."""
+    """One leading replica and node n1 with two cards of 16,368 MiB and 60 core groups.
 
-    def __init__(self) -> None:
+    With `claims`, pods may ask by ResourceClaims.
+    """
+
+    def __init__(self, *, claims: bool = False) -> None:
         self.clock = Clock()
         self.api = FakeApi()
         self.node("n1", inventory("n1"))
-        self.one = Replica(self.api, self.clock)
+        self.one = Replica(self.api, self.clock, claims=claims)
         self.one.follow()
         self.one.lead()
 

@@ -82,8 +82,8 @@ class JobApi:
             raise ConflictError("it is there")
         return self._put_lease(name, body)
 
-    def replace(self, kind: Kind[Any], of: Named, body: Object) -> Any:
-        assert kind is LEASES
+    def replace(self, kind: Kind[Any], of: Named, body: Object, *, subresource: str = "") -> Any:
+        assert (kind, subresource) == (LEASES, "")
         if self.leases[of.name].version != body["metadata"]["resourceVersion"]:
             raise ConflictError("it has changed")
         return self._put_lease(of.name, body)

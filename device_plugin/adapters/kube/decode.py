@@ -13,6 +13,7 @@ from device_plugin.adapters.kube.structs import PREFIX, DecodeError, Object, Tex
 from device_plugin.adapters.kube.workloads import read_workload
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
+from device_plugin.core.contract.claims import Claim, read_claim
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.kube.api import METADATA_ANNOTATIONS, Change, Kind, Metadata
@@ -67,8 +68,17 @@ def _metadata(raw: structs.BareMeta) -> Metadata:
     )  # fmt: skip
 
 
+def claim(text: Text) -> Claim:
+    """Returns the Claim in the JSON text of a ResourceClaim. Raises DecodeError."""
+    try:
+        return read_claim(text)
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
+
+
 _READERS: Mapping[type[Any], Callable[[Text], Any]] = {
     Node: node,
+    Claim: claim,
     Metadata: metadata,
     dict: _read_json,
 }

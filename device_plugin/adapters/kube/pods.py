@@ -8,6 +8,7 @@ from typing import NamedTuple
 from device_plugin.adapters.kube import pod_requests, structs
 from device_plugin.adapters.kube.structs import MAX_NAME, MAX_OWNER, SAID, SHOWN, Text, controller, decoder
 from device_plugin.core.batch import COMPLETION_INDEX
+from device_plugin.core.claims import MAX_CLAIMS
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import MAX_CONTAINERS
 from device_plugin.core.contract.quantities import LONGEST
@@ -33,6 +34,8 @@ _KEPT[annotations.IDLE_LIMIT] = LONGEST_LIMIT + 1
 # Entries of a list that is only shown.
 _FEW = 4
 _NOTHING = (b"", b"null", b"{}")
+# Claims of a container that are kept: a second one shows that there are too many.
+_MOST_CLAIMS = 2
 # Digits of a pod's number: an Indexed Job has fewer than a million pods.
 _DIGITS = 6
 # Bytes of a text of resources that is remembered; longer ones, of which a tenant may write thousands, are read anew.
@@ -45,12 +48,13 @@ _decoded_resources = decoder(structs.RawResources)
 
 
 class _Asked(NamedTuple):
-    """A container: those of its limits that are kept, and the CPU, memory and disk that it requests."""
+    """A container: those of its limits that are kept, the CPU, memory and disk that it requests, and its claims."""
 
     name: str
     kind: ContainerKind
     limits: Mapping[str, str]
     host: HostAmounts
+    claims: tuple[str, ...]
 
 
 def read_pod(text: Text, resources: Resources = None) -> Pod:
@@ -91,6 +95,7 @@ def as_pod(raw: structs.RawPod, resources: Resources = None) -> Pod:
         refused=_refused(scheduled),
         obstacles=_obstacles(spec, scheduled) if asking and not spec.node_name else NONE,
         workload=_workload(metadata.labels),
+        claims=_claims(asking, spec, status.resource_claim_statuses) if spec.resource_claims else None,
     )
 
 
@@ -126,6 +131,7 @@ def template_pod(namespace: str, raw: structs.RawTemplate, resources: Resources)
     kept = _ours((raw.metadata or structs.TemplateMeta()).annotations) or {}
     spec = raw.spec
     asked = _asked(spec, resources)
+    asking = _asking(asked, "")
     return Pod(
         namespace,
         "",
@@ -133,12 +139,13 @@ def template_pod(namespace: str, raw: structs.RawTemplate, resources: Resources)
         scheduler=spec.scheduler_name or "",
         annotations={key: text for key, text in kept.items() if key != annotations.GRANT} or None,
         labels=_ours((raw.metadata or structs.TemplateMeta()).labels),
-        containers=_asking(asked, ""),
+        containers=asking,
         host=_host(spec, asked),
         priority=spec.priority or 0,
         preempts=spec.preemption_policy != "Never",
         constraints=_constraints(spec),
         obstacles=_obstacles(spec, structs.Condition()),
+        claims=_claims(asking, spec, None) if spec.resource_claims else None,
     )
 
 
@@ -154,28 +161,48 @@ def _asked_by(raw: structs.RawContainer, kind: ContainerKind, resources: Resourc
 
 
 def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
-    """Returns the containers with limits that are kept, and the containers that the grant names.
+    """Returns the containers with limits that are kept or with claims, and the containers that the grant names.
 
     A pod may have thousands of containers, and a container thousands of resources that no node offers. Without a grant,
     MAX_CONTAINERS + 1 containers are kept at most, so that a pod with too many is still refused. A pod with a grant was
     not refused; its grant may name containers whose resources are no longer configured.
     """
     found = [
-        Container(name, kind, limits)
-        for name, kind, limits, _ in asked
-        if limits or (grant and f'"{name}"' in grant)
+        Container(name, kind, limits, claims)
+        for name, kind, limits, _, claims in asked
+        if limits or claims or (grant and f'"{name}"' in grant)
     ]
     return tuple(found if grant else found[: MAX_CONTAINERS + 1])
 
 
-def _resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts]:
-    """Returns the limits that are kept, and the requests, of a container's resources. Raises DecodeError."""
+def _claims(
+    asking: Iterable[Container], spec: structs.PodSpec, made: Iterable[structs.PodClaim] | None
+) -> Mapping[str, str] | None:
+    """Returns the names of the ResourceClaims that kept containers use, by their names in the spec; None without any.
+
+    `made` are the claims in the status, made from templates. One more than MAX_CLAIMS is kept, so that a pod with too
+    many is still refused.
+    """
+    used = {name for container in asking for name in container.claims}
+    if not used:
+        return None
+    stored = {claim.name: claim.resource_claim_name or "" for claim in made or () if claim.name in used}
+    for claim in spec.resource_claims or ():
+        if claim.name in used and (claim.resource_claim_name or claim.name not in stored):
+            stored[claim.name] = claim.resource_claim_name or ""
+    return {name[:MAX_NAME]: of[:MAX_NAME] for name, of in islice(stored.items(), MAX_CLAIMS + 1)}
+
+
+def _resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts, tuple[str, ...]]:
+    """Returns the kept limits, the requests and the claims of a container's resources. Raises DecodeError."""
     if text in _NOTHING:
-        return {}, NOTHING
+        return {}, NOTHING, ()
     return (_remembered_resources if len(text) <= _SHORT else _read_resources)(text, resources)
 
 
-def _read_resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts]:
+def _read_resources(
+    text: bytes, resources: Resources
+) -> tuple[Mapping[str, str], HostAmounts, tuple[str, ...]]:
     raw = _decoded_resources(text)
     limits = raw.limits or {}
     # One character beyond the longest quantity that is accepted, so that a longer one is still refused.
@@ -184,7 +211,8 @@ def _read_resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str
         for name, amount in limits.items()
         if ("/" in name if resources is None else name in resources)
     }
-    return kept, pod_requests.amounts(raw.requests or {})
+    claims = tuple(claim.name[:MAX_NAME] for claim in islice(raw.claims, _MOST_CLAIMS)) if raw.claims else ()
+    return kept, pod_requests.amounts(raw.requests or {}), claims
 
 
 # Tens of thousands of pods have only a few distinct texts, and equal ones share one object.

@@ -53,9 +53,14 @@ class Owned(Struct):
     metadata: Meta
 
 
+class ContainerClaim(Struct):
+    name: str = ""
+
+
 class RawResources(Struct):
     limits: dict[str, str | int] | None = None
     requests: dict[str, str | int] | None = None
+    claims: list[ContainerClaim] | None = None
 
 
 class RawContainer(Struct):
@@ -77,6 +82,13 @@ class Volume(Struct):
     persistent_volume_claim: PersistentVolumeClaim | None = None
 
 
+class PodClaim(Struct):
+    """A claim in a pod's spec or in its status; in the spec without a name if it is made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodSpec(Struct):
     containers: list[RawContainer]
     init_containers: list[RawContainer] | None = None
@@ -91,6 +103,7 @@ class PodSpec(Struct):
     resources: RawResources | None = None
     scheduling_gates: list[Gate] | None = None
     volumes: list[Volume] | None = None
+    resource_claims: list[PodClaim] | None = None
 
 
 class Condition(Struct):
@@ -105,6 +118,7 @@ class PodStatus(Struct):
     phase: str = "Pending"
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
+    resource_claim_statuses: list[PodClaim] | None = None
 
 
 class RawPod(Struct):

@@ -15,7 +15,8 @@ class WaitingRoom:
     """The queues of refused pods. Callers hold the view's lock.
 
     `pods` are the refused pods, `preemption` the refused pods that may preempt others, and `postponed` the pods that
-    were refused without a decision. `refusals` are the remembered refusals; `budget` limits the time spent on refusing.
+    were refused without a decision. `unclaimed` are the pods that were refused because of their claims. `refusals` are
+    the remembered refusals; `budget` limits the time spent on refusing.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer, clock: Callable[[], float]) -> None:
@@ -24,6 +25,7 @@ class WaitingRoom:
         self.refusals = Refusals(ledger, placer)
         self.pods = WaitingPods(ledger, self.node_lists)
         self.postponed = PostponedPods()
+        self.unclaimed = PostponedPods()
         self.preemption = PreemptionQueue(self.node_lists)
 
     def placed(self, uid: str) -> None:
@@ -36,11 +38,18 @@ class WaitingRoom:
         self.preemption.held(pod.priority)
         self.pods.drop(pod.uid)
         self.postponed.drop(pod.uid)
+        self.unclaimed.drop(pod.uid)
+
+    def claim_changed(self, pod: Pod) -> None:
+        """Postpone a pod that was refused because of its claims, now that the pod or one of its claims has changed."""
+        if self.unclaimed.drop(pod.uid) is not None:
+            self.postponed.put(pod.namespace, pod.uid, pod)
 
     def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone, or cannot be read any more, from all queues."""
         self.placed(uid)
         self.postponed.drop(uid)
+        self.unclaimed.drop(uid)
 
     def clear(self) -> None:
         """Remove all pods from `pods` and `preemption`, because this replica leads no longer."""

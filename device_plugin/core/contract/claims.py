@@ -122,7 +122,6 @@ class _RawRequest(_Raw):
 class _RawDevices(_Raw):
     requests: list[_RawRequest] | None = None
     constraints: list[Any] | None = None
-    config: list[Any] | None = None
 
 
 class _RawSpec(_Raw):
@@ -174,12 +173,23 @@ class _RawClaim(_Raw):
     status: _RawStatus = msgspec.field(default_factory=_RawStatus)
 
 
-def read_claim(found: Mapping[str, Any]) -> Claim:
-    """The claim in the JSON of a ResourceClaim. Raises ValueError if the JSON has another form."""
+_decoder = msgspec.json.Decoder(_RawClaim)
+
+
+def read_claim(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> Claim:
+    """The claim in the JSON of a ResourceClaim, an object or its text. Raises ValueError if the JSON has another form.
+
+    A claim that is not ours keeps only its identity: a cluster may have thousands of them.
+    """
     try:
-        raw = msgspec.convert(found, _RawClaim)
-    except msgspec.ValidationError as error:
+        raw = msgspec.convert(found, _RawClaim) if isinstance(found, Mapping) else _decoder.decode(found)
+    except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
+    made = _claim(raw)
+    return made if made.ours else Claim(made.namespace, made.name, made.uid, made.version)
+
+
+def _claim(raw: _RawClaim) -> Claim:
     meta, status = raw.metadata, raw.status
     results = status.allocation.devices.results if status.allocation else None
     owner = next((o for o in meta.owner_references or () if o.controller and o.kind == "Pod"), _RawOwner())

@@ -3,10 +3,12 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from device_plugin.adapters.kube.pods import read_pod
-from device_plugin.adapters.kube.structs import DecodeError
+from device_plugin.adapters.kube.pods import read_pod, template_pod
+from device_plugin.adapters.kube.structs import DecodeError, RawTemplate
+from device_plugin.core.claims import MAX_CLAIMS
 from device_plugin.core.contract.annotations import GRANT
 from device_plugin.core.contract.grants import MAX_CONTAINERS, CardSize, Grant, Slice
 from device_plugin.core.obstacles import NONE, Obstacles
@@ -243,3 +245,59 @@ def test_equal_names_of_pods_are_in_memory_once() -> None:
     assert held.node is one.node
     ((card, _),) = held.cards.items()
     assert card is held.containers["main"][0].card
+
+
+def claiming_pod(
+    claims: list[dict[str, Any]], *used: list[str], made: list[dict[str, str]] | None = None
+) -> bytes:
+    """A pod with these spec.resourceClaims, whose containers c0, c1 and so on use the named ones."""
+    containers = [
+        {"name": f"c{n}", "resources": {"claims": [{"name": name} for name in names]}}
+        for n, names in enumerate(used)
+    ]
+    return json.dumps({
+        "metadata": {"name": "p", "uid": "u"},
+        "spec": {"containers": containers, "resourceClaims": claims},
+        "status": {"resourceClaimStatuses": made or []},
+    }).encode()  # fmt: skip
+
+
+def test_claims_are_read_from_the_spec_and_those_of_templates_from_the_status() -> None:
+    claims = [
+        {"name": "own", "resourceClaimName": "slice"},
+        {"name": "made", "resourceClaimTemplateName": "t"},
+        {"name": "later", "resourceClaimTemplateName": "t"},
+        {"name": "unused", "resourceClaimName": "x"},
+    ]
+    found = read_pod(
+        claiming_pod(
+            claims, ["own"], ["made"], ["later"], made=[{"name": "made", "resourceClaimName": "p-made-x"}]
+        )
+    )
+    assert [container.claims for container in found.containers] == [("own",), ("made",), ("later",)]
+    assert found.claims == {"own": "slice", "made": "p-made-x", "later": ""}
+
+
+def test_a_pod_without_claims_has_none_and_keeps_no_container_for_them() -> None:
+    assert read_pod(owned_pod([])).claims is None
+    unused = read_pod(claiming_pod([{"name": "own", "resourceClaimName": "slice"}], []))
+    assert (unused.claims, unused.containers) == (None, ())
+
+
+def test_of_thousands_of_claims_few_are_kept() -> None:
+    names = [f"c{n}" for n in range(4000)]
+    claims = [{"name": name, "resourceClaimName": name} for name in names]
+    found = read_pod(claiming_pod(claims, names, *([name] for name in names)))
+    assert found.containers[0].claims == ("c0", "c1")
+    assert len(found.containers) == MAX_CONTAINERS + 1
+    assert len(found.claims or ()) == MAX_CLAIMS + 1
+
+
+def test_the_pod_of_a_template_has_the_claims_that_it_names() -> None:
+    spec = {
+        "containers": [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+    }
+    raw = msgspec.json.decode(json.dumps({"spec": spec}), type=RawTemplate)
+    found = template_pod("default", raw, None)
+    assert (found.containers[0].claims, found.claims) == (("gpu",), {"gpu": ""})

@@ -132,7 +132,8 @@ class Connection(JobApi):
         name = body["metadata"]["name"]
         self._cluster.write(name, self._name, lambda: self._cluster.api.create(kind, body, namespace))
 
-    def replace(self, kind: Kind[Any], of: Named, body: Object) -> None:
+    def replace(self, kind: Kind[Any], of: Named, body: Object, *, subresource: str = "") -> None:
+        assert not subresource
         self._cluster.write(of.name, self._name, lambda: self._cluster.api.replace(kind, of, body))
 
 

@@ -1,0 +1,125 @@
+"""The ResourceClaims that ask for our cards, or hold some, by namespace and name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec import Struct, structs
+
+from device_plugin.core.contract.claims import Claim, Device
+from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
+
+_DELETED = "it is being deleted: create it again, or use another claim"
+# The parts of claims that many of them have in common, as one object for all equal ones.
+_SHARED = 4096
+ClaimName = tuple[str, str]
+"""The namespace and the name of a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedClaims:
+    """Says whose pods may ask by claims: the pods of the scheduler `scheduler`.
+
+    The memory of a claim is rounded up to units of `unit_mib` MiB.
+    """
+
+    scheduler: str
+    unit_mib: int = DEFAULT_UNIT_MIB
+
+
+class _Kept(Struct, frozen=True, gc=False):
+    """The parts of a claim that are kept, in at most 300 bytes with its name.
+
+    `asks` is a Claim with only what it asks for, and `devices` are those of its allocation; equal ones are one object.
+    """
+
+    uid: str
+    pod: str
+    asks: Claim
+    devices: tuple[Device, ...]
+
+
+class KnownClaims:
+    """Holds the ResourceClaims that ask for our cards, or hold some. Claims for other drivers are not kept.
+
+    Callers hold the view's lock, unless a method says otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, _Kept]] = {}
+
+    def find(self, namespace: str, name: str) -> Claim | None:
+        """The claim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
+
+        It says what it asks for, and which devices it holds; not its version, and not for which pods it is reserved.
+        """
+        kept = self._known.get(namespace, {}).get(name)
+        return _whole(namespace, name, kept) if kept is not None else None
+
+    def see(self, claim: Claim, pod: str = "") -> bool:
+        """Record a claim's state; returns true if pods that name it may be placed from now on, or not any more.
+
+        `pod` is the text of the UID of its pod that is in memory already, if there is one.
+        """
+        if not claim.ours:
+            return self.forget(claim.namespace, claim.name)
+        kept = _Kept(claim.uid, pod or claim.pod, _asks(claim), _devices(claim.devices))
+        of = self._known.setdefault(claim.namespace, {})
+        before = of.get(claim.name)
+        of[claim.name] = kept
+        if before is None:
+            return True
+        given_back = bool(before.devices) and not kept.devices
+        return given_back or (before.uid, before.asks) != (kept.uid, kept.asks)
+
+    def forget(self, namespace: str, name: str) -> bool:
+        """Remove a claim that is gone; returns false if it was not known."""
+        of = self._known.get(namespace, {})
+        if of.pop(name, None) is None:
+            return False
+        if not of:
+            del self._known[namespace]
+        return True
+
+    def names(self) -> set[ClaimName]:
+        """The namespaces and names of all known claims."""
+        return {(namespace, name) for namespace, of in self._known.items() for name in of}
+
+    def allocated(self) -> list[Claim]:
+        """The claims that hold devices. It needs no lock."""
+        return list(self._allocated())
+
+    def _allocated(self) -> Iterator[Claim]:
+        # A list of items is made in one step of the interpreter, whatever other threads do.
+        for namespace, of in list(self._known.items()):
+            for name, kept in list(of.items()):
+                if kept.devices:
+                    yield _whole(namespace, name, kept)
+
+
+def _whole(namespace: str, name: str, kept: _Kept) -> Claim:
+    return structs.replace(
+        kept.asks, namespace=namespace, name=name, uid=kept.uid, pod=kept.pod, devices=kept.devices
+    )
+
+
+def _asks(claim: Claim) -> Claim:
+    """A claim with only what this one asks for."""
+    if claim.deleting:
+        return _shared(Claim("", "", "", "", fault=_DELETED))
+    return _shared(
+        Claim(
+            "", "", "", "", device_class=claim.device_class, request=claim.request, count=claim.count,
+            memory=claim.memory, cores=claim.cores, fault=claim.fault,
+        )
+    )  # fmt: skip
+
+
+@lru_cache(_SHARED)
+def _shared(asks: Claim) -> Claim:
+    return asks
+
+
+@lru_cache(_SHARED)
+def _devices(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    return devices

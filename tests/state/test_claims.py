@@ -1,0 +1,129 @@
+"""Known claims: few bytes of each are kept, and pods are seen again when their claim changes."""
+
+import gc
+import json
+import tracemalloc
+
+from device_plugin.adapters.kube import decode
+from device_plugin.core.contract.claims import Claim, read_claim
+from device_plugin.kube.api import RESOURCE_CLAIMS
+from device_plugin.state.claims import KnownClaims, ServedClaims
+from device_plugin.state.view import ClusterView
+from tests.builders.claims import CLASS, claim, claim_pod
+from tests.cluster.world import Clock
+
+MANY = 10_000
+
+
+def taken(known: KnownClaims, texts: list[bytes]) -> int:
+    """The bytes that remain in memory after these claims were decoded and seen."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for text in texts:
+            known.see(decode.read(RESOURCE_CLAIMS, text))
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_ten_thousand_claims_for_other_drivers_take_next_to_no_memory() -> None:
+    foreign = claim(deviceClassName="gpu.example.com", selectors=[{"cel": {"expression": "x" * 1000}}])
+    texts = [
+        json.dumps(
+            {**foreign, "metadata": {"name": f"c{n}", "namespace": "default", "uid": f"u{n}"}}
+        ).encode()
+        for n in range(MANY)
+    ]
+    known = KnownClaims()
+    assert taken(known, texts) < 100_000
+    assert known.names() == set()
+
+
+def test_each_claim_of_ours_takes_at_most_300_bytes() -> None:
+    texts = []
+    for n in range(MANY):
+        made = claim(f"train-{n:05}-card-x7k2p", uid=f"0f8fad5b-d9cb-469f-a165-70867728{n:04x}")
+        made["status"] = {
+            "allocation": {
+                "devices": {
+                    "results": [{"driver": CLASS, "pool": f"node-{n % 100}", "device": "card-0000-19-00-0"}]
+                }
+            },
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "u" * 36}],
+        }
+        texts.append(json.dumps(made).encode())
+    known = KnownClaims()
+    assert taken(known, texts) / MANY <= 300
+    assert len(known.allocated()) == MANY
+
+
+def test_a_known_claim_is_found_with_what_it_asks_for() -> None:
+    known = KnownClaims()
+    assert known.see(read_claim(claim(pod_uid="u")))
+    assert known.find("default", "slice") == Claim(
+        "default", "slice", "uid-slice", "", CLASS, "card", 1, "8Gi", "30", pod="u"
+    )
+    assert known.find("other", "slice") is None
+    assert known.forget("default", "slice")
+    assert known.find("default", "slice") is None
+    assert not known.forget("default", "slice")
+
+
+def test_only_changes_that_concern_a_pod_are_news() -> None:
+    known = KnownClaims()
+    made = claim()
+    given = {
+        **made,
+        "status": {"allocation": {"devices": {"results": [{"driver": CLASS, "pool": "n", "device": "d"}]}}},
+    }
+    assert [known.see(read_claim(each)) for each in (made, made, given, made)] == [True, False, False, True]
+    assert known.see(read_claim(claim(uid="another")))
+    deleted = claim(uid="another")
+    deleted["metadata"]["deletionTimestamp"] = "2026-11-21T07:00:00Z"
+    assert known.see(read_claim(deleted))
+    found = known.find("default", "slice")
+    assert found is not None
+    assert found.fault.startswith("it is being deleted")
+    assert known.see(read_claim(claim(deviceClassName="gpu.example.com")))
+    assert known.find("default", "slice") is None
+
+
+def view() -> ClusterView:
+    made = ClusterView(["hygon.com/dcu"], Clock(), served=ServedClaims("vgpu-scheduler"))
+    made.node_news.sync(())
+    made.pod_news.sync(())
+    made.job_news.sync(())
+    return made
+
+
+def test_nothing_is_placed_before_claims_were_listed() -> None:
+    cluster = view()
+    assert cluster.why_not_synced() == "not listed yet: claims"
+    cluster.claim_news.sync([read_claim(claim())])
+    assert cluster.why_not_synced() == ""
+    cluster.claim_news.sync([read_claim(claim("other"))])
+    assert cluster.claims.names() == {("default", "other")}
+
+
+def test_only_pods_of_our_scheduler_are_kept_for_their_claims() -> None:
+    cluster = view()
+    for made in (claim_pod("ours"), claim_pod("theirs", scheduler="default-scheduler")):
+        cluster.pod_news.see(made)
+    assert [pod.name for pod in cluster.pods.all()] == ["ours"]
+    unserved = ClusterView(["hygon.com/dcu"], Clock())
+    unserved.pod_news.see(claim_pod("ours"))
+    assert unserved.pods.all() == []
+
+
+def test_the_pods_that_name_a_claim_are_known_while_they_exist() -> None:
+    cluster = view()
+    first, second = claim_pod("a", ""), claim_pod("b")
+    cluster.pod_news.see(first)
+    cluster.pod_news.see(second)
+    assert cluster.pods.naming("default", "slice") == ["uid-b"]
+    cluster.pod_news.see(claim_pod("a"))
+    assert cluster.pods.naming("default", "slice") == ["uid-b", "uid-a"]
+    cluster.pod_news.gone("uid-b")
+    cluster.pod_news.gone("uid-a")
+    assert cluster.pods.naming("default", "slice") == []
