@@ -1,9 +1,9 @@
-"""The one-machine cluster: API server, Job controller, nodes with simulated cards, schedulers, and our services.
+"""The one-machine cluster: API server, controllers, nodes with simulated cards, schedulers, and our services.
 
     with EmbeddedCluster(root, {"node-1": cards}) as cluster:
         cluster.api.url ...
 
-The API server, Job controller, kubelets and schedulers are threads of this process. Each service is a separate process,
+The API server, controllers, kubelets and schedulers are threads of this process. Each service is a separate process,
 so that it can be killed and measured. All files are below `root`; everything has ended when the `with` statement ends.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from hack.embedded import installation
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.claims import ClaimController
 from hack.embedded.installation import ServicePod
 from hack.embedded.jobs import JobController
 from hack.embedded.kubelet import Kubelet
@@ -83,13 +84,14 @@ class EmbeddedCluster:
         self.agents: dict[str, ServiceProcess] = {}
         self.replicas: list[ReplicaPod] = []
         self.engines: list[ServiceProcess] = []
-        self._controllers: list[JobController | QuotaController] = []
+        self._controllers: list[JobController | QuotaController | ClaimController] = []
 
     def __enter__(self) -> "EmbeddedCluster":
         """Start everything, and return when all services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
-            self._controllers = [JobController(self.api.url), QuotaController(self.api.url)]
+            kinds = (JobController, QuotaController, ClaimController)
+            self._controllers = [kind(self.api.url) for kind in kinds]
             for controller in self._controllers:
                 controller.start()
             for index, name in enumerate(self.cards):

@@ -14,6 +14,8 @@ import yaml
 
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.claims import ClaimController
+from hack.embedded.claims.controller import USER as CLAIM_CONTROLLER
 from hack.embedded.jobs import JobController
 from hack.embedded.jobs.controller import USER as JOB_CONTROLLER
 from hack.embedded.quota_controller import USER as QUOTA_CONTROLLER
@@ -64,11 +66,15 @@ def cluster() -> Iterator[Cluster]:
     tokens = {f"token-of-{role}": user for role, user in USERS.items()} | {
         "token-of-jobs": JOB_CONTROLLER,
         "token-of-quotas": QUOTA_CONTROLLER,
+        "token-of-claims": CLAIM_CONTROLLER,
     }
     policies = [*policy_files(), *job_policy_files()]
     server = EmbeddedApiServer(policies, tokens=tokens, bookmark_seconds=0.2)
     server.start()
-    controllers = (JobController(server.url, "token-of-jobs"), QuotaController(server.url, "token-of-quotas"))
+    controllers = (
+        JobController(server.url, "token-of-jobs"), QuotaController(server.url, "token-of-quotas"),
+        ClaimController(server.url, "token-of-claims"),
+    )  # fmt: skip
     for controller in controllers:
         controller.start()
 

@@ -18,6 +18,7 @@ from hack.embedded.jobs.garbage import collect
 from hack.embedded.jobs.pods import delete, new_pod, release
 from hack.embedded.jobs.sync import UNCOUNTED, Backoff, JobRound, Moment, Object, over
 from hack.embedded.pod_spec import ref
+from hack.embedded.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,7 @@ class JobController:
     def __init__(self, api_url: str, token: str = USER, timing: JobTiming | None = None) -> None:
         self._api = KubeClient(Endpoint(api_url, lambda: f"Bearer {token}"), "job-controller", timeout=10.0)
         self._timing = timing or JobTiming()
-        self._lock = threading.Condition()
-        self._due: dict[Key, float] = {}
+        self._queue: WorkQueue[Key] = WorkQueue()
         self._stop = threading.Event()
         # Only the thread of the rounds uses these.
         self._backoffs: dict[str, Backoff] = {}
@@ -63,7 +63,9 @@ class JobController:
             self._api, PODS.json, Where(labels=JOB_NAME), longest_pause=self._timing.retry
         )
         runs: dict[str, Callable[[], None]] = {
-            "jobs": lambda: self._jobs.run(self._on_jobs, lambda _, job: self._ask(_key(job)), self._stop),
+            "jobs": lambda: self._jobs.run(
+                self._on_jobs, lambda _, job: self._queue.ask(_key(job)), self._stop
+            ),
             "pods": lambda: self._pods.run(self._on_pods, self._on_pod, self._stop),
             "rounds": self._run,
         }
@@ -81,15 +83,14 @@ class JobController:
         self._stop.set()
         self._jobs.interrupt()
         self._pods.interrupt()
-        with self._lock:
-            self._lock.notify()
+        self._queue.close()
         for thread in self._threads:
             thread.join()
         self._api.close()
 
     def _on_jobs(self, jobs: Sequence[Object]) -> None:
         for job in jobs:
-            self._ask(_key(job))
+            self._queue.ask(_key(job))
 
     def _on_pods(self, pods: Sequence[Object]) -> None:
         for pod in pods:
@@ -97,36 +98,17 @@ class JobController:
 
     def _on_pod(self, _: Change, pod: Object) -> None:
         metadata = pod["metadata"]
-        self._ask((metadata["namespace"], metadata["labels"][JOB_NAME]))
-
-    def _ask(self, key: Key, seconds: float = 0.0) -> None:
-        """Plan a round of this Job in `seconds`, unless an earlier one is planned."""
-        with self._lock:
-            due = time.monotonic() + seconds
-            self._due[key] = min(due, self._due.get(key, due))
-            self._lock.notify()
+        self._queue.ask((metadata["namespace"], metadata["labels"][JOB_NAME]))
 
     def _run(self) -> None:
-        while (key := self._next()) is not None:
+        while (key := self._queue.take()) is not None:
             try:
                 self._look(key)
             except (ConflictError, GoneError):
-                self._ask(key, SOON)
+                self._queue.ask(key, SOON)
             except ApiError as error:
                 log.info("Job %s/%s: %s; trying again", *key, error)
-                self._ask(key, self._timing.retry)
-
-    def _next(self) -> Key | None:
-        """Wait until the next round is due, and return the key of its Job; None when the controller stops."""
-        with self._lock:
-            while not self._stop.is_set():
-                key = min(self._due, key=self._due.__getitem__, default=None)
-                left = None if key is None else self._due[key] - time.monotonic()
-                if key is not None and left is not None and left <= 0:
-                    del self._due[key]
-                    return key
-                self._lock.wait(left)
-            return None
+                self._queue.ask(key, self._timing.retry)
 
     def _look(self, key: Key) -> None:
         try:
@@ -160,7 +142,7 @@ class JobController:
         for reason, message in made.events:
             self._event(job, reason, message)
         if made.wait:
-            self._ask(key, made.wait)
+            self._queue.ask(key, made.wait)
 
     def _create(self, key: Key, job: Object, wanted: Sequence[int | None]) -> int:
         """Create pods in batches of doubling size, until a creation fails; returns the number of pods not created."""
@@ -170,7 +152,9 @@ class JobController:
             failed = sum(not self._created(job, index) for index in wanted[done : done + batch])
             if failed:
                 refused = self._refused[key] = self._refused.get(key, -1) + 1
-                self._ask(key, min(self._timing.longest_retry, self._timing.retry * 2 ** min(refused, 32)))
+                self._queue.ask(
+                    key, min(self._timing.longest_retry, self._timing.retry * 2 ** min(refused, 32))
+                )
                 return len(wanted) - done - batch + failed
             done += batch
         if wanted:
