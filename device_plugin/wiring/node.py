@@ -52,6 +52,7 @@ from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.meter import Meter
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.stages.reclaim import Reclaimer
+from device_plugin.node.stages.start import Starter
 from device_plugin.node.vendors.families import FAMILIES, Family
 from device_plugin.node.vendors.port import Machine, NodeSigns, Vendor
 from device_plugin.wiring import nodes_file
@@ -121,10 +122,13 @@ class NodeService:
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
         self._refused = RefusedStarts(self._records, self._node_pods)
+        limits = KernelLimits(self._cards, host.cgroups)
+        self._starter = Starter(
+            self._node_pods, self._records, self._injector, self._cards, limits, self._refused
+        )
         self._starts = ContainerStarts(
-            self._api, self._pod_resources, self._node_pods, self._records, self._injector, self._cards,
-            KernelLimits(self._cards, host.cgroups), self._refused,
-        )  # fmt: skip
+            self._api, self._pod_resources, self._node_pods, self._records, self._starter
+        )
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
             self._pod_resources,
@@ -168,7 +172,7 @@ class NodeService:
             self._server, self._plugins / server.KUBELET, self._records, self._starts, self._others
         )
         reclaimer = Reclaimer(
-            self._records, self._writable, self._injector, self._node_pods, self._starts, self._api
+            self._records, self._writable, self._injector, self._node_pods, self._starter, self._api
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, driver, self._api)

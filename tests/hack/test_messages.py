@@ -33,7 +33,8 @@ PASSED_ON = {
     "device_plugin/cli/why.py": 2,
     "device_plugin/core/jobs/workload_reading.py": 1,
     "device_plugin/core/requests.py": 1,
-    "device_plugin/node/stages/allocate.py": 2,
+    "device_plugin/node/stages/allocate.py": 1,
+    "device_plugin/node/stages/start.py": 1,
     "device_plugin/wiring/failures.py": 1,
     "device_plugin/wiring/setting_sources.py": 1,
 }

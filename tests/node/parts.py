@@ -27,6 +27,7 @@ from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.discover import Discovery, SharedCards
 from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.reclaim import Reclaimer
+from device_plugin.node.stages.start import Starter
 from device_plugin.node.vendors.families import FAMILIES
 from device_plugin.node.vendors.local_card import LocalCard
 from device_plugin.node.vendors.port import Machine, Vendor
@@ -137,12 +138,12 @@ class Parts:
         self.active = NodePods(peer)
         self.now = 0.0
         self.refused = RefusedStarts(self.records, self.active, lambda: self.now)
-        self.starts = ContainerStarts(
-            peer, peer, self.active, self.records, self.injector, self.cards,
-            KernelLimits(self.cards, peer), self.refused,
-        )  # fmt: skip
+        self.starter = Starter(
+            self.active, self.records, self.injector, self.cards, KernelLimits(self.cards, peer), self.refused
+        )
+        self.starts = ContainerStarts(peer, peer, self.active, self.records, self.starter)
         self.reclaimer = Reclaimer(
-            self.records, self.writable, self.injector, self.active, self.starts, peer, lambda: self.now
+            self.records, self.writable, self.injector, self.active, self.starter, peer, lambda: self.now
         )
 
     def cards(self) -> Mapping[str, LocalCard]:

@@ -6,71 +6,47 @@ already shows which container holds them: there the pod's grant is read, and the
 mounts next.
 """
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 
 from device_plugin.core.contract.events import Event
-from device_plugin.core.contract.grants import Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.node.api import NodeApi
-from device_plugin.node.checks.kernel_limits import KernelLimits
-from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.ports import PodResources
 from device_plugin.node.slices import admission
-from device_plugin.node.slices.admission import NotNowError, TakenError, Wanted, who
+from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.slices.holders import Holders
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Records
 from device_plugin.node.slices.tickets import cdi_name
-from device_plugin.node.stages.inject import KIND, Injector
-from device_plugin.node.vendors.local_card import LocalCard
-from device_plugin.node.vendors.port import NoVendorIdError
-from vgpu_runtime.config import ConfigError
-
-log = logging.getLogger(__name__)
+from device_plugin.node.stages.inject import KIND
+from device_plugin.node.stages.start import Starter, Waiting
 
 # Seconds to wait in PreStartContainer: the kubelet gives it 30 s, and after a failure backs off for much longer.
 WAIT_SECONDS = 10.0
-LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 # Each waiting call has one of the 24 threads of its plugin's server. Allocate must never queue behind them, because the
 # kubelet calls it for one pod at a time. Further calls fail at once, and the kubelet repeats them.
 MOST_WAITING = 16
 
 
 class ContainerStarts:
-    """Serves Allocate and PreStartContainer, from any number of threads. `cards` returns the shared cards, by uuid."""
+    """Serves Allocate and PreStartContainer, from any number of threads."""
 
     def __init__(
-        self,
-        api: NodeApi,
-        kubelet: PodResources,
-        pods: NodePods,
-        records: Records,
-        injector: Injector,
-        cards: Callable[[], Mapping[str, LocalCard]],
-        limits: KernelLimits,
-        refused: RefusedStarts,
+        self, api: NodeApi, kubelet: PodResources, pods: NodePods, records: Records, starter: Starter
     ) -> None:
         self._api = api
         self._holders = Holders(kubelet)
         self._pods = pods
         self._records = records
-        self._injector = injector
-        self._cards = cards
-        self._limits = limits
-        self._refused = refused
+        self._starter = starter
         self._given: dict[str, dict[str, float]] = {}
         self._reported: set[str] = set()
-        self._stop = threading.Event()
-        self._waiters = threading.BoundedSemaphore(MOST_WAITING)
-        # Held from a decision until it is recorded, so that no two containers get one slice.
-        self.lock = threading.Lock()
+        self._waiting = Waiting(MOST_WAITING)
 
     def stop(self) -> None:
         """Make waiting calls fail; the kubelet repeats the calls when the next agent has started."""
-        self._stop.set()
+        self._waiting.stop()
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
         """The full name of the CDI device for these tickets. Never fails."""
@@ -90,33 +66,8 @@ class ContainerStarts:
         Before the error it waits, up to WAIT_SECONDS, if the reason may end by itself soon.
         """
         wanted = frozenset(tickets)
-        try:
-            self._try(resource, wanted, anew=False)
-        except NotNowError as error:
-            if not error.waiting or not self._waiters.acquire(blocking=False):
-                log.warning("%s: %s", cdi_name(resource, tickets), error)
-                raise
-            try:
-                self._wait(resource, wanted)
-            finally:
-                self._waiters.release()
-
-    def _wait(self, resource: str, tickets: frozenset[str]) -> None:
-        """Try again, with growing pauses, to write the container's files.
-
-        Raises NotNowError after WAIT_SECONDS, when the agent stops, or if the cause does not end by waiting.
-        """
-        deadline = time.monotonic() + WAIT_SECONDS
-        pause = LOOK_SECONDS
-        while True:
-            stopping = self._stop.wait(pause)
-            try:
-                return self._try(resource, tickets, anew=True)
-            except NotNowError as error:
-                if not error.waiting or time.monotonic() > deadline or stopping:
-                    log.warning("%s: %s", cdi_name(resource, tickets), error)
-                    raise
-                pause = min(2 * pause, MOST_LOOK_SECONDS)
+        name = cdi_name(resource, tickets)
+        self._waiting.run(lambda anew: self._try(resource, wanted, anew=anew), WAIT_SECONDS, name)
 
     def _try(self, resource: str, tickets: frozenset[str], *, anew: bool) -> None:
         """Write the container's files if `tickets` are those of its carrier (see `Holders.of`). Raises NotNowError."""
@@ -124,7 +75,7 @@ class ContainerStarts:
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
         if resource == next(iter(holder.tickets)):
-            self._carry(resource, admission.read(holder, self._api, self._records, self._pods))
+            self._starter.start(admission.read(holder, self._api, self._records, self._pods), resource)
         for ticket in tickets:
             self._given.get(resource, {}).pop(ticket, None)
 
@@ -151,37 +102,3 @@ class ContainerStarts:
             self._reported.add(text)
             self._api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
-
-    def _carry(self, carrier: str, wanted: Wanted) -> None:
-        """Write the container's record and files, notify the runtimes, and set the kernel's limits.
-
-        Raises NotNowError if the container may not have its slices now, or a file cannot be written.
-        """
-        with self.lock:
-            before = self._records.get(*wanted.key)
-            try:
-                outdated = admission.admit(wanted, self._cards(), self._records, self._pods)
-            except TakenError as error:
-                self._refused.note(wanted, error.sizes)
-                raise
-            self._refused.forget(wanted.key)
-            for each in outdated:
-                self._injector.remove(each)
-            try:
-                record = self._injector.carry(wanted, carrier)
-            except NoVendorIdError as error:
-                raise NotNowError(str(error), waiting=True) from error
-            except (OSError, ConfigError) as error:
-                raise NotNowError(f"its files cannot be written: {error}") from error
-        try:
-            self._injector.announce()
-        except OSError as error:
-            raise NotNowError(f"the runtime cannot be notified of its files: {error}") from error
-        self._limits.limit(record.pod, wanted.pod_slices)
-        again = before is not None and before.slices == record.slices
-        # A container that starts again and again is to fill no log.
-        log.log(logging.DEBUG if again else logging.INFO, "%s gets %s", who(record), _shown(record.slices))
-
-
-def _shown(slices: tuple[Slice, ...]) -> str:
-    return ", ".join(f"{s.mem_mib} MiB and {len(s.cores)} core groups of {s.card}" for s in slices)

@@ -14,8 +14,8 @@ from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Record, Records
 from device_plugin.node.slices.writable import WritableFiles
-from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.inject import Injector
+from device_plugin.node.stages.start import Starter
 from vgpu_runtime.paths import CONTAINER_PROGRESS, CONTAINER_REGION
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Reclaimer:
         writable: WritableFiles,
         injector: Injector,
         pods: NodePods,
-        starts: ContainerStarts,
+        starter: Starter,
         api: NodeApi,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -47,7 +47,7 @@ class Reclaimer:
         self._writable = writable
         self._injector = injector
         self._pods = pods
-        self._starts = starts
+        self._starter = starter
         self._api = api
         self._clock = clock
         self._uncut: set[str] = set()
@@ -101,7 +101,7 @@ class Reclaimer:
         self._outliving = tuple(record for record in lingering if record.pod in late)
 
     def _remove(self, record: Record) -> bool:
-        with self._starts.lock:
+        with self._starter.lock:
             # Since the sweep looked, the container may have been prepared again.
             if self._pods.holding(record.pod):
                 return False
@@ -147,7 +147,7 @@ class Reclaimer:
                 self._restore(key, named)
 
     def _forget(self, key: tuple[str, str]) -> None:
-        with self._starts.lock:
+        with self._starter.lock:
             if self._records.get(*key) is None and not self._pods.holding(key[0]):
                 self._injector.forget(key)
 
@@ -160,7 +160,7 @@ class Reclaimer:
                 "the record of container %s of pod %s/%s cannot be restored: %s", container, *named, error
             )
             return
-        with self._starts.lock:
+        with self._starter.lock:
             # Its container may have started again, which wrote the record, or be another pod of that name.
             if wanted.pod == uid and self._records.get(*key) is None:
                 self._injector.restore(wanted)
@@ -210,6 +210,6 @@ class Reclaimer:
 
     def sweep_unrecorded(self) -> None:
         """Remove our specs and writable files that belong to no record."""
-        with self._starts.lock:
+        with self._starter.lock:
             self._injector.withdraw(self._injector.unrecorded())
             self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])
