@@ -25,7 +25,8 @@ lower-case hexadecimal, other values are printable ASCII without spaces. Only `m
 vgpu-smi shows this value to people.
 
 `request` is the limit in the pod's spec that decides the slice's memory: a resource and an amount, or `?` if they are
-not known. The library's line on stderr names it.
+not known. For a slice by a ResourceClaim it is the memory in the claim's status (`dcu.vgpu.io/memory:4096Mi`). The
+library's line on stderr names it.
 
 `enforcement` is the mode of the agent. It decides what happens to a container that uses a card without the library
 (device_plugin/core/enforcement.py). The library enforces in every mode, and vgpu-smi shows it.
@@ -169,8 +170,11 @@ def model_value(name: str) -> str:
     return re.sub(r"[^ -~]", "?", name[:256]).strip() or UNKNOWN
 
 
-def request_value(resource: str, amount: int) -> str:
-    """A container's limit of `resource`, in the form of the key `request`; UNKNOWN if vgpu.conf cannot express it."""
+def request_value(resource: str, amount: int | str) -> str:
+    """A container's limit of `resource`, or its claim's, in the form of the key `request`.
+
+    UNKNOWN if vgpu.conf cannot express it.
+    """
     value = f"{resource}:{amount}"
     return value if _VALUE.fullmatch(value) else UNKNOWN
 

@@ -1,8 +1,9 @@
-"""Values about one machine: device files, mounts, and the tickets that containers hold."""
+"""Values about one machine: device files, mounts, and what the kubelet shows of containers and claims."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from device_plugin.core.contract.claims import AllocatedDevice
 from device_plugin.core.errors import VgpuError
 
 
@@ -39,3 +40,11 @@ class Holder:
     pod: str
     container: str
     tickets: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedClaim:
+    """A ResourceClaim whose container may start: the full name of its one CDI device, and the devices it was given."""
+
+    cdi: str
+    devices: Sequence[AllocatedDevice]

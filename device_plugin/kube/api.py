@@ -14,7 +14,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from device_plugin.core.batch import FailedCreation, Job
 from device_plugin.core.contract import annotations, claims
+from device_plugin.core.contract.claims import Allocation, read_allocation
 from device_plugin.core.contract.resize import MAX_RECORD
+from device_plugin.core.contract.resource_slices import StoredSlice, read_slice
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.workload_kinds import JOB, WORKLOAD_KINDS, WorkloadKind
@@ -136,6 +138,13 @@ RESOURCE_CLAIMS = Kind(claims.GROUP, claims.VERSION, "resourceclaims", "Resource
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component in (node,node-hygon)"
 """Selects the pods of the node agents, which AGENTS decodes to their nodes, addresses and readiness."""
+ALLOCATIONS = Kind(
+    claims.GROUP, claims.VERSION, "resourceclaims", "ResourceClaim", Allocation, read_allocation
+)
+"""ResourceClaims, decoded to the devices that they were given."""
+RESOURCE_SLICES = Kind(
+    claims.GROUP, claims.VERSION, "resourceslices", "ResourceSlice", StoredSlice, read_slice
+)
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
 FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_creation)
 """Events of the reason FailedCreate."""

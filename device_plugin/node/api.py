@@ -4,14 +4,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.annotations import MAX_CARDS
+from device_plugin.core.contract.claims import Allocation
 from device_plugin.core.contract.events import Event
+from device_plugin.core.contract.resource_slices import StoredSlice
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.token_bucket import TokenBucket
-from device_plugin.kube.api import NODES, PODS, Api, Kind, Named, Ref
+from device_plugin.kube.api import ALLOCATIONS, NODES, PODS, RESOURCE_SLICES, Api, Kind, Named, Object, Ref
 from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,13 @@ class NodeApi:
         """
         return self._api.get(PODS, Ref(name, namespace))
 
+    def allocation(self, namespace: str, name: str) -> Allocation:
+        """The allocation of the ResourceClaim of this name as the API server has it now.
+
+        Raises ApiError; UnknownError if the server gave no clear answer.
+        """
+        return self._api.get(ALLOCATIONS, Ref(name, namespace))
+
     def node(self) -> Node | None:
         """The node of the agent as it is now; None if it cannot be read."""
         try:
@@ -58,6 +68,21 @@ class NodeApi:
             log.warning("publishing the inventory: %s", error)
             return False
         return True
+
+    def write_slice(self, body: Object, stored: StoredSlice | None) -> StoredSlice:
+        """Create the ResourceSlice, or replace the `stored` one; returns it as stored.
+
+        Raises ApiError; ConflictError if it exists, or is another one by now.
+        """
+        if stored is None:
+            return self._api.create(RESOURCE_SLICES, body)
+        metadata = {**body["metadata"], "resourceVersion": stored.version}
+        return self._api.replace(RESOURCE_SLICES, Ref(stored.name), {**body, "metadata": metadata})
+
+    def delete_slice(self, name: str) -> None:
+        """Delete the ResourceSlice of this name, unless it is gone. Raises ApiError."""
+        with suppress(GoneError):
+            self._api.delete(RESOURCE_SLICES, Ref(name))
 
     def node_event(self, event: Event, message: str) -> None:
         """Write an event about the node, unless too many of its reason were written. Callers log the text too.

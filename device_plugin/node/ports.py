@@ -89,3 +89,25 @@ class Plugin(Protocol):
 
     def stop(self) -> None:
         """End the streams, and stop serving."""
+
+
+class Driver(Protocol):
+    """The DRA driver of one card family."""
+
+    @property
+    def serving(self) -> bool:
+        """True while the driver's socket exists."""
+
+    @property
+    def registered(self) -> bool:
+        """True while the kubelet that runs now has registered the driver."""
+
+    @property
+    def refusal(self) -> str:
+        """The reason why the kubelet did not register the driver, as the kubelet gave it; empty without one."""
+
+    def start(self) -> None:
+        """Serve on a new socket, so that the kubelet registers the driver. Raises KubeletError."""
+
+    def stop(self) -> None:
+        """Stop serving."""

@@ -15,7 +15,8 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.adapters.kubelet import server
+from device_plugin.adapters.kubelet import dra, server
+from device_plugin.adapters.kubelet.dra import DraServer
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.metrics import Exposition
@@ -23,7 +24,7 @@ from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, ProcProcesses
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import all_resource_names
-from device_plugin.kube.api import PODS, Change, Where
+from device_plugin.kube.api import PODS, RESOURCE_SLICES, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.covered import CoveredSlices
@@ -44,14 +45,17 @@ from device_plugin.node.slices.pods import NodePods
 from device_plugin.node.slices.records import Records
 from device_plugin.node.slices.tickets import not_advertised, resources
 from device_plugin.node.slices.writable import WritableFiles
-from device_plugin.node.stages.advertise import Advertiser
+from device_plugin.node.stages.advertise import Advertiser, kubelet_identity
 from device_plugin.node.stages.agent import AgentLoop
 from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.discover import Discovery, SharedCards
+from device_plugin.node.stages.drivers import Drivers
 from device_plugin.node.stages.inject import Injector
 from device_plugin.node.stages.meter import Meter
+from device_plugin.node.stages.prepare import ClaimStarts
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.stages.reclaim import Reclaimer
+from device_plugin.node.stages.resource_slices import ResourceSlices
 from device_plugin.node.stages.start import Starter
 from device_plugin.node.vendors.families import FAMILIES, Family
 from device_plugin.node.vendors.port import Machine, NodeSigns, Vendor
@@ -129,6 +133,11 @@ class NodeService:
         self._starts = ContainerStarts(
             self._api, self._pod_resources, self._node_pods, self._records, self._starter
         )
+        self._claims = ClaimStarts(
+            settings.node_name, self._api, self._node_pods, self._records, self._injector, self._cards,
+            self._starter,
+        )  # fmt: skip
+        self._slices = ResourceSlices(self._api, settings.node_name)
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
             self._pod_resources,
@@ -149,7 +158,9 @@ class NodeService:
             settings.node_name, self._records, self._writable, self._cards, self._node_pods, self._agent.reports,
             figures, unaccounted, driver, history, self._agent.inventory_age,
         )  # fmt: skip
-        self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
+        here = Where(fields=f"spec.nodeName={settings.node_name}")
+        self._pods = ListWatch(self._client, PODS, here)
+        self._slice_watch = ListWatch(self._client, RESOURCE_SLICES, here) if settings.claims else None
 
     def _own_settings(self) -> nodes_file.OwnSettings:
         """The settings, with the changes of `nodesFile` for this node. Raises SettingsError."""
@@ -185,6 +196,7 @@ class NodeService:
             self._cards, advertiser, Publisher(self._api), reclaimer, self._refused, covered,
             KernelChecks(figures, unaccounted, driver, unenforced, history, idle), preflight, self._others,
             self._rivals, settings.drain_seconds,
+            drivers=Drivers(self._driver, self._slices) if settings.claims else None,
         )  # fmt: skip
 
     def run(self) -> int:
@@ -196,11 +208,18 @@ class NodeService:
             self._listen(stack)
             watching = threading.Event()
             self._threads.spawn("pods", lambda: self._pods.run(self._node_pods.sync, self._on_pod, watching))
+            if (slices := self._slice_watch) is not None:
+                self._threads.spawn(
+                    "ResourceSlices", lambda: slices.run(self._slices.sync, self._slices.change, watching)
+                )
             self._threads.spawn("nodes file", self._follow_nodes_file)
             self._agent.run(self._stop)
             self._starts.stop()
+            self._claims.stop()
             watching.set()
             self._pods.interrupt()
+            if slices is not None:
+                slices.interrupt()
             self._threads.join()
         return 1 if self._threads.failed else 0
 
@@ -266,6 +285,11 @@ class NodeService:
 
     def _server(self, resource: str) -> PluginServer:
         return PluginServer(resource, self._plugins, self._starts)
+
+    def _driver(self, name: str) -> DraServer:
+        folder = Path(self._settings.kubelet_dir) / dra.REGISTRY
+        kubelet = self._plugins / server.KUBELET
+        return DraServer(name, folder, self._claims, lambda: kubelet_identity(kubelet))
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._node_pods.change(pod, gone=change is Change.DELETED)

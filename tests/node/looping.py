@@ -4,8 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
-from device_plugin.core.contract.cards import Inventory, ReportedSlice
+from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.driver_slices import DriverSlices
@@ -22,6 +23,7 @@ from device_plugin.node.checks.unenforced import UnenforcedSlices
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
 from device_plugin.node.stages.agent import TURN_SECONDS, AgentLoop
+from device_plugin.node.stages.drivers import Drivers
 from device_plugin.node.stages.meter import Meter
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.vendors.port import NodeSigns
@@ -54,6 +56,31 @@ class Plugin:
 
     def stop(self) -> None:
         self.serving = self.streaming = False
+
+
+class Driver:
+    """A DRA driver that the kubelet registers as soon as it starts, unless `refusal` says why not."""
+
+    def __init__(self) -> None:
+        self.serving = self.registered = False
+        self.refusal = ""
+
+    def start(self) -> None:
+        self.serving, self.registered = True, not self.refusal
+
+    def stop(self) -> None:
+        self.serving = self.registered = False
+
+
+class Shown:
+    """Holds the cards that ResourceSlices show."""
+
+    def __init__(self) -> None:
+        self.cards: Sequence[Card] = ()
+        self.why_not = ""
+
+    def step(self, cards: Sequence[Card]) -> None:
+        self.cards = cards
 
 
 class Folder:
@@ -105,9 +132,14 @@ class Host:
 
 
 class Looping:
-    """An agent that follows `peer`. The kubelet and the container `a` are there once the test starts them."""
+    """An agent that follows `peer`. The kubelet and the container `a` are there once the test starts them.
 
-    def __init__(self, folder: Path, peer: Peer | None = None, exclude: Sequence[str] = ()) -> None:
+    It serves `claims` if the test says so.
+    """
+
+    def __init__(
+        self, folder: Path, peer: Peer | None = None, exclude: Sequence[str] = (), *, claims: bool = False
+    ) -> None:
         self.parts = Parts(folder, peer or Peer(), exclude=exclude)
         self.peer, self.host = self.parts.peer, Host()
         self.socket = folder / "kubelet.sock"
@@ -141,10 +173,12 @@ class Looping:
             "n1", parts.records, parts.writable, parts.cards, parts.active, tuple, figures, self.unaccounted_memory,
             self.driver, self.history, lambda: self.agent.inventory_age(),
         )  # fmt: skip
+        self.driver_made, self.shown = Driver(), Shown()
+        self.drivers = Drivers(lambda _: self.driver_made, cast("Any", self.shown), self.clock)
         self.agent = AgentLoop(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, parts.refused,
             self.covered, self.kernel, Preflight(self.peer, folder, folder, folder, self.rivals.problems),
-            self.others, self.rivals, 0, self.clock,
+            self.others, self.rivals, 0, self.clock, self.drivers if claims else None,
         )  # fmt: skip
 
     def _make(self, resource: str) -> Plugin:

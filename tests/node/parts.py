@@ -10,12 +10,13 @@ import msgspec
 from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.claims import AllocatedDevice, Allocation, device_class, device_name
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.grants import Grant, Slice
-from device_plugin.core.machine import Holder, KubeletError
+from device_plugin.core.machine import Holder, KubeletError, PreparedClaim
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.kube.api import Named
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.errors import GoneError, UnknownError
 from device_plugin.node.api import NodeApi
 from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.checks.refused import RefusedStarts
@@ -26,6 +27,7 @@ from device_plugin.node.slices.writable import FOLDER, KINDS, WritableFiles, roo
 from device_plugin.node.stages.allocate import ContainerStarts
 from device_plugin.node.stages.discover import Discovery, SharedCards
 from device_plugin.node.stages.inject import Injector
+from device_plugin.node.stages.prepare import ClaimStarts
 from device_plugin.node.stages.reclaim import Reclaimer
 from device_plugin.node.stages.start import Starter
 from device_plugin.node.vendors.families import FAMILIES
@@ -57,11 +59,14 @@ class Peer(NodeApi):
     """Kubelet, API server and processes at once. The API server is `up` or not, and counts what is written."""
 
     inventory: str = ""
+    cordoned: str = ""
     kubelet: str = ""
     runtime: str = ""
     up: bool = True
     writes: int = 0
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
+    # By name: what the ResourceClaims of namespace `default` were given.
+    claims: dict[str, Allocation] = field(default_factory=dict)
     holders: list[Holder] = field(default_factory=list)
     healthy: dict[str, frozenset[str]] = field(default_factory=dict)
     mute: bool = False
@@ -76,8 +81,18 @@ class Peer(NodeApi):
         except KeyError:
             raise GoneError("not found") from None
 
+    def allocation(self, namespace: str, name: str) -> Allocation:
+        if not self.up:
+            raise UnknownError("no answer")
+        try:
+            return self.claims[name]
+        except KeyError:
+            raise GoneError(f"no claim {namespace}/{name}") from None
+
     def node(self) -> Node | None:
-        return Node("n1", self.inventory, kubelet=self.kubelet, runtime=self.runtime) if self.up else None
+        if not self.up:
+            return None
+        return Node("n1", self.inventory, kubelet=self.kubelet, runtime=self.runtime, cordoned=self.cordoned)
 
     def publish(self, inventory: str) -> bool:
         if self.up:
@@ -142,6 +157,9 @@ class Parts:
             self.active, self.records, self.injector, self.cards, KernelLimits(self.cards, peer), self.refused
         )
         self.starts = ContainerStarts(peer, peer, self.active, self.records, self.starter)
+        self.claims = ClaimStarts(
+            "n1", peer, self.active, self.records, self.injector, self.cards, self.starter
+        )
         self.reclaimer = Reclaimer(
             self.records, self.writable, self.injector, self.active, self.starter, peer, lambda: self.now
         )
@@ -177,6 +195,41 @@ class Parts:
         self.active.change(pod, gone=False)
         return pod
 
+    def bind_claims(
+        self, name: str, given: Mapping[str, Sequence[Slice]], limits: Mapping[str, Mapping[str, str]] = {}
+    ) -> Pod:
+        """A pod that the allocator has placed here, whose containers in `given` have a claim NAME-CONTAINER each.
+
+        `limits` are those of its containers that asked in their limits, whose slices are in `given` too.
+        """
+        claims = {
+            container: f"claim-uid-{name}-{container}" for container in given if container not in limits
+        }
+        slices = {container: tuple(each) for container, each in given.items()}
+        grant = Grant(f"uid-{name}", "n1", slices, claims=claims)
+        pod = Pod(
+            "default", name, f"uid-{name}", node="n1", annotations={annotations.GRANT: grant.encode()},
+            containers=tuple(Container(each, ContainerKind.MAIN, limits.get(each, {})) for each in given),
+        )  # fmt: skip
+        self.peer.pods["default", name] = pod
+        for container, uid in claims.items():
+            self.peer.claims[f"{name}-{container}"] = Allocation(
+                uid, tuple(self.allocated(s) for s in slices[container]), ((name, pod.uid),)
+            )
+        self.active.change(pod, gone=False)
+        return pod
+
+    def allocated(self, slice_: Slice) -> AllocatedDevice:
+        """The device by which a claim shows a slice."""
+        card = self.shared()[slice_.card].card
+        return AllocatedDevice(
+            "slice", device_class(card.family), "n1", device_name(card), f"share-{slice_.card}"
+        )
+
+    def prepare(self, pod: Pod, container: str = "main") -> PreparedClaim:
+        """The kubelet asks for the claim of a container of the pod, and does not wait."""
+        return self.claims.prepare("default", f"{pod.name}-{container}", f"claim-{pod.uid}-{container}", 0.0)
+
     def hold(self, pod: Pod, tickets: Mapping[str, Sequence[str]]) -> None:
         """The kubelet admits the pod: it calls Allocate for each resource, and shows them from then on."""
         for resource, ids in tickets.items():
@@ -200,7 +253,10 @@ class Parts:
 
     def spec(self, resource: str, tickets: Sequence[str]) -> Edits:
         """What a runtime reads for these tickets, now."""
-        name = f"vgpu.io/slice={cdi_name(resource, tickets)}"
+        return self.edits(f"vgpu.io/slice={cdi_name(resource, tickets)}")
+
+    def edits(self, name: str) -> Edits:
+        """What a runtime reads for the CDI device of this name, now."""
         specs = (read_spec(path.read_text()) for path in self.cdi.glob("vgpu-*.json"))
         (found,) = (spec[name] for spec in specs if name in spec)
         return found

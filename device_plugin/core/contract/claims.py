@@ -86,6 +86,27 @@ class Claim(Struct, frozen=True, gc=False):
         )
 
 
+class AllocatedDevice(Struct, frozen=True, gc=False):
+    """A device in a claim's allocation: the claim's request, the driver, the pool, the device's name and its share.
+
+    Each claim that uses a part of a device has a share of its own, with a UUID.
+    """
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share: str
+
+
+class Allocation(Struct, frozen=True, gc=False):
+    """A ResourceClaim's UID, the devices that it was given, and the names and UIDs of the pods that may use them."""
+
+    uid: str
+    devices: tuple[AllocatedDevice, ...] = ()
+    pods: tuple[tuple[str, str], ...] = ()
+
+
 class _Raw(Struct, rename="camel", gc=False):
     pass
 
@@ -129,9 +150,11 @@ class _RawSpec(_Raw):
 
 
 class _RawResult(_Raw):
+    request: str = ""
     driver: str = ""
     pool: str = ""
     device: str = ""
+    share_id: str = msgspec.field(default="", name="shareID")
 
 
 class _RawResults(_Raw):
@@ -143,12 +166,18 @@ class _RawAllocation(_Raw):
 
 
 class _RawConsumer(_Raw):
+    name: str = ""
     uid: str = ""
 
 
 class _RawStatus(_Raw):
     allocation: _RawAllocation | None = None
     reserved_for: list[_RawConsumer] | None = None
+
+    @property
+    def results(self) -> Sequence[_RawResult]:
+        """The devices in the allocation."""
+        return (self.allocation.devices.results or ()) if self.allocation else ()
 
 
 class _RawOwner(_Raw):
@@ -181,27 +210,42 @@ def read_claim(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> Cl
 
     A claim that is not ours keeps only its identity: a cluster may have thousands of them.
     """
-    try:
-        raw = msgspec.convert(found, _RawClaim) if isinstance(found, Mapping) else _decoder.decode(found)
-    except msgspec.MsgspecError as error:
-        raise ValueError(str(error)) from error
-    made = _claim(raw)
+    made = _claim(_raw(found))
     return made if made.ours else Claim(made.namespace, made.name, made.uid, made.version)
 
 
 def _claim(raw: _RawClaim) -> Claim:
     meta, status = raw.metadata, raw.status
-    results = status.allocation.devices.results if status.allocation else None
     owner = next((o for o in meta.owner_references or () if o.controller and o.kind == "Pod"), _RawOwner())
     return Claim(
         meta.namespace, meta.name, meta.uid, meta.resource_version,
         pod=owner.uid,
-        devices=tuple(Device(r.driver, r.pool, r.device) for r in results or ()),
+        devices=tuple(Device(r.driver, r.pool, r.device) for r in status.results),
         reserved=tuple(each.uid for each in status.reserved_for or ()),
         protected=FINALIZER in (meta.finalizers or ()),
         deleting=meta.deletion_timestamp is not None,
         **_asked(raw.spec.devices),
     )  # fmt: skip
+
+
+def read_allocation(found: Mapping[str, Any]) -> Allocation:
+    """The allocation in the JSON of a ResourceClaim. Raises ValueError if the JSON has another form."""
+    raw = _raw(found)
+    return Allocation(
+        raw.metadata.uid,
+        tuple(
+            AllocatedDevice(each.request, each.driver, each.pool, each.device, each.share_id)
+            for each in raw.status.results
+        ),
+        tuple((each.name, each.uid) for each in raw.status.reserved_for or ()),
+    )
+
+
+def _raw(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> _RawClaim:
+    try:
+        return msgspec.convert(found, _RawClaim) if isinstance(found, Mapping) else _decoder.decode(found)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
 
 
 def _asked(devices: _RawDevices) -> dict[str, Any]:

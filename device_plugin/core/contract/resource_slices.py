@@ -1,13 +1,30 @@
 """ResourceSlices: the objects of resource.k8s.io by which a node's agent shows its cards as devices."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.claims import CORES, GROUP, MEMORY, VERSION, device_class, device_name
 
 # The longest text of an attribute (k8s.io/api/resource/v1, DeviceAttributeMaxValueLength).
 _LONGEST = 64
+
+
+class StoredSlice(NamedTuple):
+    """A ResourceSlice as the API server has it: its name, driver, resource version, and its pool's generation."""
+
+    name: str
+    driver: str
+    version: str
+    generation: int
+
+
+def read_slice(found: Mapping[str, Any]) -> StoredSlice:
+    """The StoredSlice in the JSON of a ResourceSlice. Raises KeyError, TypeError or ValueError for another form."""
+    meta, spec = found["metadata"], found["spec"]
+    return StoredSlice(
+        str(meta["name"]), str(spec["driver"]), str(meta["resourceVersion"]), int(spec["pool"]["generation"])
+    )
 
 
 def slice_name(node: str, family: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core.contract.cards import Card
-from device_plugin.core.contract.grants import CardSize, Slice, largest
+from device_plugin.core.contract.claims import AllocatedDevice
+from device_plugin.core.contract.grants import CardSize, Grant, Slice, largest
 from device_plugin.core.contract.masks import core_mask
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.machine import Holder
@@ -17,7 +18,7 @@ from device_plugin.core.requests import family_of, resource_names
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node.api import NodeApi
 from device_plugin.node.slices.pods import NodePods
-from device_plugin.node.slices.records import CONFIG, Record, Records
+from device_plugin.node.slices.records import CLAIM, CONFIG, Record, Records
 from device_plugin.node.slices.tickets import cdi_name
 from device_plugin.node.vendors.local_card import LocalCard
 
@@ -52,7 +53,8 @@ class Wanted:
     """The slices that a container must get, and the tickets of their card family that the kubelet gave the container.
 
     `pod_slices` are the slices of the whole pod on the cards of this container. `sizes` are the sizes that these cards
-    had at the time of the grant, by uuid; they are empty where the grant does not name them.
+    had at the time of the grant, by uuid; they are empty where the grant does not name them. `claim` and `devices` are
+    those of the record; without a claim they are empty.
     """
 
     pod: str
@@ -63,6 +65,8 @@ class Wanted:
     tickets: Tickets
     pod_slices: tuple[Slice, ...]
     sizes: Mapping[str, CardSize]
+    claim: str = ""
+    devices: tuple[AllocatedDevice, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -71,7 +75,9 @@ class Wanted:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The names of the container's CDI devices, by resource."""
+        """The names of the container's CDI devices, by resource; `claim-<uid>` for a ResourceClaim."""
+        if self.claim:
+            return {CLAIM: f"claim-{self.claim}"}
         return {resource: cdi_name(resource, held) for resource, held in self.tickets.items()}
 
     def record(self, vendor_ids: Mapping[str, int]) -> Record:
@@ -79,6 +85,7 @@ class Wanted:
         return Record(
             self.pod, self.namespace, self.pod_name, self.container, self.slices, self.names,
             {resource: tuple(sorted(held)) for resource, held in self.tickets.items()}, vendor_ids,
+            self.claim, self.devices,
         )  # fmt: skip
 
 
@@ -103,24 +110,49 @@ def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
 
     Raises NotNowError without a valid grant, or while tickets are missing.
     """
-    where = f"pod {pod.namespace}/{pod.name}"
-    try:
-        grant = pod.grant()
-    except AnnotationError as error:
-        raise NotNowError(f"{where}: {error}") from error
-    if grant is None:
-        raise NotNowError(
-            f"{where} holds no grant: it was not placed by the allocator; delete it and create it again"
-        )
+    grant = _grant(pod, "it was not placed by the allocator; delete it and create it again")
     if container not in grant.containers:
-        raise NotNowError(f"{where}: its grant gives nothing to container {container}")
+        raise NotNowError(f"{_where(pod)}: its grant gives nothing to container {container}")
+    claim = grant.claims.get(container, "")
+    if claim and tickets:
+        raise NotNowError(
+            f"{_where(pod)}: its grant gives container {container} slices by a ResourceClaim and none by its limits:"
+            " write one of them"
+        )
     slices = grant.containers[container]
     limits = next((c.limits for c in pod.containers if c.name == container), {})
     family = {each for resource in tickets for each in resource_names(family_of(resource))}
     _wait_for_tickets(family.intersection(limits), tickets)
     return Wanted(
-        pod.uid, pod.namespace, pod.name, container, slices, tickets, _on_cards_of(slices, grant.slices()), grant.cards
+        pod.uid, pod.namespace, pod.name, container, slices, tickets, _on_cards_of(slices, grant.slices()),
+        grant.cards, claim,
     )  # fmt: skip
+
+
+def from_claim(pod: Pod, claim: str) -> Wanted:
+    """The slices that the pod's grant gives by the ResourceClaim of this UID. Raises NotNowError if it gives none."""
+    grant = _grant(pod, "it was placed by another scheduler: write schedulerName: vgpu-scheduler")
+    containers = [container for container, uid in grant.claims.items() if uid == claim]
+    if len(containers) != 1:
+        raise NotNowError(
+            f"{_where(pod)}: its grant gives nothing by the ResourceClaim {claim}: delete the pod and create it again"
+        )
+    return from_pod(pod, containers[0], {})
+
+
+def _where(pod: Pod) -> str:
+    return f"pod {pod.namespace}/{pod.name}"
+
+
+def _grant(pod: Pod, without: str) -> Grant:
+    """The pod's grant. Raises NotNowError if it is not valid; with the text `without` if there is none."""
+    try:
+        grant = pod.grant()
+    except AnnotationError as error:
+        raise NotNowError(f"{_where(pod)}: {error}") from error
+    if grant is None:
+        raise NotNowError(f"{_where(pod)} holds no grant: {without}")
+    return grant
 
 
 def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from device_plugin.core.contract.annotations import MAX_CARDS
+from device_plugin.core.contract.claims import AllocatedDevice
 from device_plugin.core.contract.codec import Amount, Reader, Text, write_object
 from device_plugin.core.contract.grants import Slices, slices_fault
 from device_plugin.core.errors import AnnotationError
@@ -29,14 +30,19 @@ RECORD = "record.json"
 CONFIG = "vgpu.conf"
 # Most characters of a record: more than 64 whole cards and 4,096 tickets of each resource take.
 MAX_RECORD = 4 * 1024 * 1024
+# The key of the CDI name of a container that asked by a ResourceClaim; no resource has such a name.
+CLAIM = "claim"
 # Most resources of which a container has names and tickets.
 MOST_RESOURCES = 16
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A container that holds slices. `names` are its CDI names by resource, `tickets` its tickets by resource.
 
     `vendor_ids` are the ids that vendors gave its slices, by card uuid. Only some vendors give ids.
+
+    A container that asked by a ResourceClaim has no tickets, and one CDI name, by the key CLAIM. `claim` is the UID of
+    the ResourceClaim, and `devices` are the claim's devices in the order of the slices; empty in a restored record.
     """
 
     pod: Text
@@ -47,6 +53,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     names: Annotated[Mapping[str, str], Meta(max_length=MOST_RESOURCES)]
     tickets: Annotated[Mapping[str, tuple[str, ...]], Meta(max_length=MOST_RESOURCES)]
     vendor_ids: Annotated[Mapping[str, Amount], Meta(max_length=MAX_CARDS)] = msgspec.field(name="vendorIds")
+    claim: str = ""
+    devices: Annotated[tuple[AllocatedDevice, ...], Meta(max_length=MAX_CARDS)] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -120,6 +128,11 @@ class Records:
         """The record of this container of the pod of this UID; None if the container has none."""
         with self._lock:
             return self._records.get((pod, container))
+
+    def of_claim(self, uid: str) -> Record | None:
+        """The record of the container that uses the ResourceClaim of this UID; None if there is none."""
+        with self._lock:
+            return next((each for each in self._records.values() if each.claim == uid), None)
 
     def folder(self, pod: str, container: str) -> Path:
         """The folder with the files of a container of the pod with UID `pod`."""

@@ -139,7 +139,7 @@ class Advertiser:
         return {name: plugin for name, plugin in self._plugins.items() if not self._others.serve(name)}
 
     def _connect(self) -> None:
-        kubelet = _identity(self._socket)
+        kubelet = kubelet_identity(self._socket)
         if kubelet is None:
             self._registered = None
             raise KubeletError(f"no kubelet at {self._socket}: waiting for it, see that the kubelet runs")
@@ -162,7 +162,7 @@ class Advertiser:
         self._silent = False
 
 
-def _identity(socket: Path) -> tuple[int, int] | None:
+def kubelet_identity(socket: Path) -> tuple[int, int] | None:
     """Inode and change time of the kubelet's socket, which differ after a restart; None if there is no socket."""
     try:
         status = socket.stat()

@@ -22,6 +22,7 @@ from device_plugin.node.slices.admission import Wanted
 from device_plugin.node.slices.records import Record
 from device_plugin.node.stages.advertise import Advertiser
 from device_plugin.node.stages.discover import SharedCards
+from device_plugin.node.stages.drivers import Drivers
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.stages.reclaim import Reclaimer
 
@@ -36,7 +37,10 @@ HANG_SECONDS = 60.0
 
 
 class AgentLoop:
-    """Runs the stages until it is stopped; then publishes `serving: false`, serves `drain_seconds` more, and ends."""
+    """Runs the stages until it is stopped; then publishes `serving: false`, serves `drain_seconds` more, and ends.
+
+    `drivers` serve ResourceClaims; None if claims are off.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class AgentLoop:
         rivals: Rivals,
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        drivers: Drivers | None = None,
     ) -> None:
         self._cards = cards
         self._advertiser = advertiser
@@ -63,6 +68,7 @@ class AgentLoop:
         self._preflight = preflight
         self._others = others
         self._rivals = rivals
+        self._drivers = drivers
         self._known_others: list[str] = []
         self._drain_seconds = drain_seconds
         self._clock = clock
@@ -103,6 +109,8 @@ class AgentLoop:
         if self._is_due("kernel", LOOK_SECONDS):
             self._do("compare with the kernel", self._kernel.step)
         self._do("sample which slices compute", self._kernel.sample)
+        if self._drivers is not None:
+            self._do("serve claims", self._serve_claims)
         # An inventory published before the first sweep would free slices that outlive their pods for a moment.
         if self._reclaimer.ready:
             self._do("publish", self._publish)
@@ -122,13 +130,18 @@ class AgentLoop:
         if not self._preflight.check():
             self._due["preflight"] = self._clock() + SCAN_SECONDS
 
+    def _serve_claims(self) -> None:
+        if self._drivers is not None:
+            self._drivers.step(Inventory(tuple(self._offered())).cordon(self._publisher.cordons).cards)
+
     def _publish(self) -> None:
         serving = self._advertiser.serving and not self._draining
         # An agent that ends can no longer say that a pod works again.
         idle = () if self._draining else self._kernel.idle.found()
         inventory = Inventory(
-            tuple(self._offered()), serving, tuple(self.reports()), idle, self._kernel.idle.unmeasured()
-        )
+            tuple(self._offered()), serving, tuple(self.reports()), idle, self._kernel.idle.unmeasured(),
+            claims=self._drivers is not None and self._drivers.registered,
+        )  # fmt: skip
         self._publisher.step(inventory)
 
     def inventory_age(self) -> float:
@@ -151,6 +164,8 @@ class AgentLoop:
         if not self._cards():
             yield "no card to share on this node"
         yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
+        if self._drivers is not None and self._drivers.why_not:
+            yield self._drivers.why_not
         yield from tuple(self._failures.values())
 
     def _offered(self) -> list[Card]:
@@ -201,6 +216,8 @@ class AgentLoop:
             self.turn()
             pause.wait(min(TURN_SECONDS, max(0.0, end - self._clock())))
         self._advertiser.stop()
+        if self._drivers is not None:
+            self._drivers.stop()
 
     def _is_due(self, name: str, period: float) -> bool:
         now = self._clock()

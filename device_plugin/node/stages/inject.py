@@ -23,6 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.claims import MEMORY, device_class, memory_mib
+from device_plugin.core.contract.grants import Slice
 from device_plugin.core.contract.units import MIB
 from device_plugin.core.enforcement import strongest
 from device_plugin.core.machine import DeviceNode, Mount
@@ -148,9 +151,10 @@ class Injector:
     def carry(self, wanted: Wanted, carrier: str) -> Record:
         """Write the container's record and files, then its spec; returns the record, with new ids of its slices.
 
-        The device of the resource `carrier` mounts the files. The devices of the container's other resources have only
-        the guard, because a CDI device must not be empty. Runtimes read the spec after `announce`. Raises
-        NoVendorIdError if no id is free now, ConfigError if vgpu.conf cannot express the slices, and OSError.
+        The device of the resource `carrier` mounts the files; CLAIM is the carrier for a ResourceClaim. The devices of
+        the container's other resources have only the guard, because a CDI device must not be empty. Runtimes read the
+        spec after `announce`. Raises NoVendorIdError if no id is free now, ConfigError if vgpu.conf cannot express the
+        slices, and OSError.
         """
         record = wanted.record(self._ids.claim(wanted.key, wanted.slices))
         self._records.put(record)
@@ -189,6 +193,11 @@ class Injector:
         }
         self._publish(record.names[carrier], edits)
         return record
+
+    def written(self, record: Record) -> bool:
+        """True if the container's files and specs, which mount them, are all there."""
+        files = (path for path, _ in self.files(record))
+        return all(path.exists() for path in (*files, *map(self._spec, record.names.values())))
 
     def files(self, record: Record) -> list[tuple[Path, str]]:
         """The files that enforce the container's limits: for each its path on this machine, and in the container."""
@@ -235,8 +244,6 @@ class Injector:
 
     def _vendor_files(self, record: Record, carrier: str) -> ContainerFiles[FamilyLimit]:
         """The vendors' files, devices and variables for the slices, each reduced to the present size of its card."""
-        # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.
-        request = config.request_value(carrier, len(record.tickets[carrier]))
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]
@@ -247,7 +254,7 @@ class Injector:
                     mem_bytes=min(s.mem_mib, local.card.mem_mib) * MIB,
                     cores=[core for core in s.cores if core < local.card.core_groups],
                     vendor_id=record.vendor_ids.get(s.card),
-                    request=request,
+                    request=_request(record, carrier, local.card, s),
                 )
             )
         parts = [vendor.files(slices) for vendor, slices in by_vendor.items()]
@@ -314,6 +321,14 @@ class Injector:
         if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
             write_file(self._spec(name), text, self._aside)
             self._reload.changed()
+
+
+def _request(record: Record, carrier: str, card: Card, slice_: Slice) -> str:
+    """The limit or the capacity that decides the slice's memory, as vgpu.conf has it."""
+    if record.claim:
+        return config.request_value(f"{device_class(card.family)}/{MEMORY}", f"{memory_mib(card, slice_)}Mi")
+    # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.
+    return config.request_value(carrier, len(record.tickets[carrier]))
 
 
 def _mount(host: Path | str, inside: str, options: Sequence[str]) -> dict[str, object]:

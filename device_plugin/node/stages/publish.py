@@ -31,6 +31,8 @@ class Publisher:
         self._right = clock()
         # Families of which a new memory unit was reported.
         self._reported: set[str] = set()
+        # The cordoned cards, as the node last said.
+        self.cordons: frozenset[str] = frozenset()
         self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
 
     @property
@@ -53,7 +55,7 @@ class Publisher:
                 self._later(now)
                 return
             self._report_new_units(node.inventory, inventory.cards)
-            self._known, self._looked = node.inventory, now
+            self._known, self._looked, self.cordons = node.inventory, now, node.cordons()
         if self._known != wanted:
             if not self._api.publish(wanted):
                 self._later(now)

@@ -64,6 +64,43 @@ def test_a_covered_slice_is_reported_and_one_that_outlives_its_pod_is_no_longer_
     assert [report.state.value for report in node.turns(5)] == ["outliving"]
 
 
+def test_claims_are_off_unless_the_settings_turn_them_on(node: Looping) -> None:
+    assert not Inventory.decode(node.peer.inventory).claims
+    assert not node.driver_made.serving
+
+
+def test_the_inventory_says_that_claims_are_prepared_while_the_kubelet_knows_the_drivers(
+    tmp_path: Path,
+) -> None:
+    node = Looping(tmp_path, claims=True)
+    node.driver_made.refusal = "no handler"
+    node.start()
+    node.turns(2)
+    assert not Inventory.decode(node.peer.inventory).claims
+    assert "does not register the DRA driver dcu.vgpu.io: no handler" in node.agent.why_not_ready()
+    node.driver_made.refusal, node.driver_made.registered = "", True
+    node.turns(1)
+    before = node.peer.writes
+    assert Inventory.decode(node.peer.inventory).claims
+    assert node.agent.why_not_ready() == ""
+    node.turns(300)
+    assert node.peer.writes == before
+    node.driver_made.refusal, node.driver_made.registered = "no handler", False
+    node.turns(0.5)
+    assert not Inventory.decode(node.peer.inventory).claims
+
+
+def test_cards_that_take_no_new_slices_are_shown_so(tmp_path: Path) -> None:
+    node = Looping(tmp_path, claims=True).start()
+    first, second = node.parts.uuids
+    node.peer.cordoned = first
+    node.turns(2)
+    assert {card.uuid: card.open for card in node.shown.cards} == {first: False, second: True}
+    node.peer.cordoned = second
+    node.turns(61)
+    assert {card.uuid: card.open for card in node.shown.cards} == {first: True, second: False}
+
+
 def fail() -> None:
     raise TypeError("nobody thought of this")
 
