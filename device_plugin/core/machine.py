@@ -48,3 +48,11 @@ class PreparedClaim:
 
     cdi: str
     devices: Sequence[AllocatedDevice]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """The health of a card as pods with a part of it show it; `message` names the card, and what is wrong with it."""
+
+    healthy: bool
+    message: str

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from device_plugin.core.machine import Holder
+from device_plugin.core.machine import DeviceHealth, Holder
 
 
 class PodResources(Protocol):
@@ -105,6 +105,9 @@ class Driver(Protocol):
     @property
     def refusal(self) -> str:
         """The reason why the kubelet did not register the driver, as the kubelet gave it; empty without one."""
+
+    def update(self, devices: Mapping[str, DeviceHealth]) -> None:
+        """Send the kubelet the health of all devices, by name, if it has changed."""
 
     def start(self) -> None:
         """Serve on a new socket, so that the kubelet registers the driver. Raises KubeletError."""

@@ -289,7 +289,9 @@ class NodeService:
     def _driver(self, name: str) -> DraServer:
         folder = Path(self._settings.kubelet_dir) / dra.REGISTRY
         kubelet = self._plugins / server.KUBELET
-        return DraServer(name, folder, self._claims, lambda: kubelet_identity(kubelet))
+        return DraServer(
+            name, self._settings.node_name, folder, self._claims, lambda: kubelet_identity(kubelet)
+        )
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._node_pods.change(pod, gone=change is Change.DELETED)

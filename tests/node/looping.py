@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice
-from device_plugin.core.machine import KubeletError
+from device_plugin.core.machine import DeviceHealth, KubeletError
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.idle_pods import IdlePods
@@ -64,6 +64,10 @@ class Driver:
     def __init__(self) -> None:
         self.serving = self.registered = False
         self.refusal = ""
+        self.devices: Mapping[str, DeviceHealth] = {}
+
+    def update(self, devices: Mapping[str, DeviceHealth]) -> None:
+        self.devices = devices
 
     def start(self) -> None:
         self.serving, self.registered = True, not self.refusal

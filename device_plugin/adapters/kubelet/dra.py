@@ -1,13 +1,14 @@
 """One card family's DRA driver: a gRPC server at which the kubelet registers the driver and prepares claims.
 
-k8s.io/kubelet/pkg/apis/pluginregistration/v1, k8s.io/kubelet/pkg/apis/dra/v1. The kubelet watches the folder
+k8s.io/kubelet/pkg/apis: pluginregistration/v1, dra/v1, dra-health/v1alpha1. The kubelet watches the folder
 plugins_registry, and registers the driver of each socket there. PluginInfo names no other endpoint, so the kubelet
 calls the driver at that same socket, by its own path of the folder.
 """
 
 import math
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -16,19 +17,23 @@ import grpc
 
 from device_plugin.adapters.kubelet.pb import dra_pb2 as pb
 from device_plugin.adapters.kubelet.pb import dra_pb2_grpc as rpc
+from device_plugin.adapters.kubelet.pb import drahealth_pb2 as health_pb
+from device_plugin.adapters.kubelet.pb import drahealth_pb2_grpc as health_rpc
 from device_plugin.adapters.kubelet.pb import pluginregistration_pb2 as registration_pb
 from device_plugin.adapters.kubelet.pb import pluginregistration_pb2_grpc as registration_rpc
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.machine import KubeletError, PreparedClaim
+from device_plugin.core.machine import DeviceHealth, KubeletError, PreparedClaim
 
 # The kubelet's folder, below its root, with the sockets of plugins.
 REGISTRY = "plugins_registry"
 PLUGIN_TYPE = "DRAPlugin"
-VERSIONS = ("v1.DRAPlugin",)
+VERSIONS = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
 # Started when they are needed: a pod has a call of its own, and a node has some hundred pods.
 THREADS = 64
 # Seconds of the kubelet's deadline that a call leaves for its answer.
 ANSWER_SECONDS = 3.0
+# Seconds after which health is sent again: the kubelet forgets it after 30 s.
+HEALTH_SECONDS = 10.0
 
 
 class ClaimHandler(Protocol):
@@ -41,21 +46,27 @@ class ClaimHandler(Protocol):
         """Remove what was prepared for the claim within `seconds`. Raises VgpuError if it is still in use."""
 
 
-class DraServer(rpc.DRAPluginServicer, registration_rpc.RegistrationServicer):
-    """Serves the DRA driver `driver` on a socket in `folder`.
+class DraServer(
+    rpc.DRAPluginServicer, registration_rpc.RegistrationServicer, health_rpc.DRAResourceHealthServicer
+):
+    """Serves the DRA driver `driver` of the node `node` on a socket in `folder`. `update` sends the devices' health.
 
     `kubelet` returns a value that differs after each start of the kubelet; None while there is no kubelet.
     """
 
     def __init__(
-        self, driver: str, folder: Path, handler: ClaimHandler, kubelet: Callable[[], object]
+        self, driver: str, node: str, folder: Path, handler: ClaimHandler, kubelet: Callable[[], object]
     ) -> None:
         self.driver = driver
         self.path = folder / f"{driver}-reg.sock"
+        self._node = node
         self._handler = handler
         self._kubelet = kubelet
         self._registered: object = None
         self._refusal = ""
+        self._changed = threading.Condition()
+        self._devices: Mapping[str, DeviceHealth] = {}
+        self._version = 0
         self._server: grpc.Server | None = None
 
     @property
@@ -79,6 +90,7 @@ class DraServer(rpc.DRAPluginServicer, registration_rpc.RegistrationServicer):
         server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix=self.driver))
         rpc.add_DRAPluginServicer_to_server(self, server)
         registration_rpc.add_RegistrationServicer_to_server(self, server)
+        health_rpc.add_DRAResourceHealthServicer_to_server(self, server)
         try:
             self.path.unlink(missing_ok=True)
             server.add_insecure_port(f"unix:{self.path}")
@@ -89,10 +101,20 @@ class DraServer(rpc.DRAPluginServicer, registration_rpc.RegistrationServicer):
         server.start()
         self._server = server
 
+    def update(self, devices: Mapping[str, DeviceHealth]) -> None:
+        """Send the health of all devices, by name, to the kubelet if it has changed."""
+        with self._changed:
+            if devices != self._devices:
+                self._devices = dict(devices)
+                self._version += 1
+                self._changed.notify_all()
+
     def stop(self) -> None:
-        """Stop serving; calls that still run after 0.5 s are cancelled."""
+        """End the streams, and stop serving; calls that still run after 0.5 s are cancelled."""
         server, self._server, self._registered = self._server, None, None
         if server is not None:
+            with self._changed:
+                self._changed.notify_all()
             server.stop(grace=0.5).wait()
 
     def GetInfo(
@@ -142,6 +164,45 @@ class DraServer(rpc.DRAPluginServicer, registration_rpc.RegistrationServicer):
                 error = str(failure)
             found[each.uid] = pb.NodeUnprepareResourceResponse(error=error)
         return pb.NodeUnprepareResourcesResponse(claims=found)
+
+    def NodeWatchResources(
+        self, request: health_pb.NodeWatchResourcesRequest, context: grpc.ServicerContext
+    ) -> Iterator[health_pb.NodeWatchResourcesResponse]:
+        """Send the health of all devices now, after each change and every HEALTH_SECONDS, until the stream ends."""
+        ended = threading.Event()
+        server = self._server
+
+        def end() -> None:
+            with self._changed:
+                ended.set()
+                self._changed.notify_all()
+
+        if not context.add_callback(end):
+            return
+        sent = -1
+        while not ended.is_set() and server is self._server:
+            with self._changed:
+                sent, devices = self._version, self._devices
+            yield self._health(devices)
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: ended.is_set() or server is not self._server or self._version != sent,  # noqa: B023
+                    HEALTH_SECONDS,
+                )
+
+    def _health(self, devices: Mapping[str, DeviceHealth]) -> health_pb.NodeWatchResourcesResponse:
+        now = int(time.time())
+        return health_pb.NodeWatchResourcesResponse(
+            devices=[
+                health_pb.DeviceHealth(
+                    device=health_pb.DeviceIdentifier(pool_name=self._node, device_name=name),
+                    health=health_pb.HEALTHY if each.healthy else health_pb.UNHEALTHY,
+                    last_updated_time=now,
+                    message=each.message,
+                )
+                for name, each in devices.items()
+            ]
+        )
 
 
 def _deadline(context: grpc.ServicerContext) -> float:

@@ -132,7 +132,9 @@ class AgentLoop:
 
     def _serve_claims(self) -> None:
         if self._drivers is not None:
-            self._drivers.step(Inventory(tuple(self._offered())).cordon(self._publisher.cordons).cards)
+            cards = Inventory(tuple(self._offered())).cordon(self._publisher.cordons).cards
+            faults = {uuid: local.fault for uuid, local in self._cards().items() if local.fault}
+            self._drivers.step(cards, faults)
 
     def _publish(self) -> None:
         serving = self._advertiser.serving and not self._draining

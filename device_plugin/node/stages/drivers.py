@@ -6,11 +6,11 @@ ResourceClaims are placed here only while all drivers of the node are registered
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from device_plugin.core.contract.cards import Card
-from device_plugin.core.contract.claims import device_class
-from device_plugin.core.machine import KubeletError
+from device_plugin.core.contract.claims import device_class, device_name
+from device_plugin.core.machine import DeviceHealth, KubeletError
 from device_plugin.node.ports import Driver
 from device_plugin.node.stages.resource_slices import ResourceSlices
 
@@ -50,17 +50,19 @@ class Drivers:
         """The reason why pods with ResourceClaims cannot start here, as text; empty if they can."""
         return self._waiting or self._slices.why_not
 
-    def step(self, cards: Sequence[Card]) -> None:
+    def step(self, cards: Sequence[Card], faults: Mapping[str, str]) -> None:
         """Start the drivers of the cards' families, and show the cards once all drivers are registered.
 
-        The kubelet deletes the ResourceSlices of a driver that is not registered. A new reason for not being registered
-        is logged.
+        `faults` says of each sick card, by uuid, what is wrong with it. The kubelet deletes the ResourceSlices of a
+        driver that is not registered. A new reason for not being registered is logged.
         """
         names = {device_class(card.family) for card in cards}
         for name in self._drivers.keys() - names:
             self._drivers.pop(name).stop()
         for name in sorted(names - self._drivers.keys()):
             self._drivers[name] = self._make(name)
+        for name, driver in self._drivers.items():
+            driver.update(_health([card for card in cards if device_class(card.family) == name], faults))
         before = self._waiting
         try:
             self._waiting = next(filter(None, [self._serve(name) for name in self._drivers]), "")
@@ -91,3 +93,15 @@ class Drivers:
         if driver.refusal:
             return f"the kubelet does not register the DRA driver {name}: {driver.refusal}"
         return f"the kubelet has not registered the DRA driver {name} yet"
+
+
+def _health(cards: Iterable[Card], faults: Mapping[str, str]) -> Mapping[str, DeviceHealth]:
+    """The health of the cards, by device name."""
+    return {
+        device_name(card): DeviceHealth(
+            healthy=False, message=f"card {card.uuid} is unhealthy: {faults[card.uuid]}"
+        )
+        if card.uuid in faults
+        else DeviceHealth(healthy=True, message=f"card {card.uuid}")
+        for card in cards
+    }

@@ -12,11 +12,13 @@ from device_plugin.adapters.kubelet import dra
 from device_plugin.adapters.kubelet.dra import DraServer
 from device_plugin.adapters.kubelet.pb import dra_pb2 as pb
 from device_plugin.adapters.kubelet.pb import dra_pb2_grpc as rpc
+from device_plugin.adapters.kubelet.pb import drahealth_pb2 as health_pb
+from device_plugin.adapters.kubelet.pb import drahealth_pb2_grpc as health_rpc
 from device_plugin.adapters.kubelet.pb import pluginregistration_pb2 as registration_pb
 from device_plugin.adapters.kubelet.pb import pluginregistration_pb2_grpc as registration_rpc
 from device_plugin.core.contract.claims import AllocatedDevice
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.machine import KubeletError, PreparedClaim
+from device_plugin.core.machine import DeviceHealth, KubeletError, PreparedClaim
 
 DRIVER = "dcu.vgpu.io"
 
@@ -51,7 +53,7 @@ class Kubelet:
 
     def __init__(self, folder: Path) -> None:
         self.claims, self.life = Claims(), 1
-        self.driver = DraServer(DRIVER, folder, self.claims, lambda: self.life)
+        self.driver = DraServer(DRIVER, "n1", folder, self.claims, lambda: self.life)
         self.folder = folder
         self.channel = grpc.insecure_channel(f"unix:{self.driver.path}")
 
@@ -59,6 +61,11 @@ class Kubelet:
         stub = registration_rpc.RegistrationStub(self.channel)
         found: registration_pb.PluginInfo = stub.GetInfo(registration_pb.InfoRequest(), timeout=60)
         return found
+
+    def health(self) -> Iterator[health_pb.NodeWatchResourcesResponse]:
+        """The messages of a stream of the devices' health."""
+        stub = health_rpc.DRAResourceHealthStub(self.channel)
+        yield from stub.NodeWatchResources(health_pb.NodeWatchResourcesRequest(), timeout=60)
 
     def notify(self, error: str = "") -> None:
         status = registration_pb.RegistrationStatus(plugin_registered=not error, error=error)
@@ -94,7 +101,7 @@ def test_the_kubelet_finds_the_driver_at_the_socket_at_which_it_registers(kubele
     info = kubelet.info()
     assert kubelet.driver.path.name == "dcu.vgpu.io-reg.sock"
     assert (info.type, info.name, info.endpoint) == ("DRAPlugin", DRIVER, "")
-    assert "v1.DRAPlugin" in info.supported_versions
+    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
 
 
 def test_the_driver_is_registered_until_the_kubelet_restarts(kubelet: Kubelet) -> None:
@@ -125,14 +132,14 @@ def test_a_driver_whose_socket_is_gone_does_not_serve_until_it_starts_again(kube
 
 
 def test_a_socket_that_a_killed_agent_left_is_replaced(kubelet: Kubelet) -> None:
-    again = DraServer(DRIVER, kubelet.folder, kubelet.claims, lambda: 1)
+    again = DraServer(DRIVER, "n1", kubelet.folder, kubelet.claims, lambda: 1)
     again.start()
     assert again.serving
     again.stop()
 
 
 def test_a_folder_that_is_not_mounted_is_an_error_with_the_cure(kubelet: Kubelet) -> None:
-    away = DraServer(DRIVER, kubelet.folder / "absent", kubelet.claims, lambda: 1)
+    away = DraServer(DRIVER, "n1", kubelet.folder / "absent", kubelet.claims, lambda: 1)
     with pytest.raises(KubeletError, match="mount the kubelet's folder plugins_registry"):
         away.start()
 
@@ -175,3 +182,28 @@ def test_claims_that_wait_do_not_keep_others_from_ending(kubelet: Kubelet) -> No
     assert kubelet.unprepare("uid-a").claims["uid-a"].error == ""
     kubelet.claims.gate.set()
     assert all(len(call.result().claims) == 1 for call in waiting)
+
+
+def test_each_change_of_a_cards_health_is_sent_with_its_name(kubelet: Kubelet) -> None:
+    kubelet.driver.update({"card-0": DeviceHealth(healthy=True, message="card DCU-0")})
+    stream = kubelet.health()
+    (first,) = next(stream).devices
+    assert (first.device.pool_name, first.device.device_name) == ("n1", "card-0")
+    assert (first.health, first.message) == (health_pb.HEALTHY, "card DCU-0")
+    kubelet.driver.update({"card-0": DeviceHealth(healthy=False, message="card DCU-0 is unhealthy: hot")})
+    (second,) = next(stream).devices
+    assert (second.health, second.message) == (health_pb.UNHEALTHY, "card DCU-0 is unhealthy: hot")
+
+
+def test_health_that_does_not_change_is_sent_again(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dra, "HEALTH_SECONDS", 0.01)
+    kubelet.driver.update({"card-0": DeviceHealth(healthy=True, message="card DCU-0")})
+    stream = kubelet.health()
+    assert all(len(next(stream).devices) == 1 for _ in range(3))
+
+
+def test_a_driver_that_stops_ends_the_stream_of_health(kubelet: Kubelet) -> None:
+    stream = kubelet.health()
+    next(stream)
+    kubelet.driver.stop()
+    assert list(stream) == []

@@ -1,6 +1,6 @@
 """DRA drivers in virtual time, with a kubelet that does what the test says."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Card
-from device_plugin.core.machine import KubeletError
+from device_plugin.core.machine import DeviceHealth, KubeletError
 from device_plugin.node.stages.drivers import REGISTER_SECONDS, Drivers
 from tests.builders.cards import card
 
@@ -23,6 +23,10 @@ class Driver:
         self.serving = self.registered = False
         self.refusal = self.fails = ""
         self.starts = 0
+        self.devices: Mapping[str, DeviceHealth] = {}
+
+    def update(self, devices: Mapping[str, DeviceHealth]) -> None:
+        self.devices = devices
 
     def start(self) -> None:
         if self.fails:
@@ -59,9 +63,9 @@ class Node:
     def _make(self, name: str) -> Driver:
         return self.made.setdefault(name, Driver())
 
-    def step(self, *cards: Card, seconds: float = 0.5) -> None:
+    def step(self, *cards: Card, seconds: float = 0.5, faults: Mapping[str, str] = {}) -> None:
         self.now += seconds
-        self.drivers.step(cards)
+        self.drivers.step(cards, faults)
 
 
 @pytest.fixture
@@ -129,3 +133,13 @@ def test_a_family_without_cards_has_no_driver(node: Node) -> None:
     assert node.drivers.registered
     node.drivers.stop()
     assert not node.made["gpu.vgpu.io"].serving
+
+
+def test_the_health_of_a_familys_cards_goes_to_its_driver(node: Node) -> None:
+    node.step(DCU, AMD)
+    node.step(DCU, AMD, faults={"DCU-1": "too hot"})
+    name = "card-0000-19-00-0"
+    assert node.made["dcu.vgpu.io"].devices == {
+        name: DeviceHealth(healthy=False, message="card DCU-1 is unhealthy: too hot")
+    }
+    assert node.made["gpu.vgpu.io"].devices == {name: DeviceHealth(healthy=True, message="card GPU-1")}
