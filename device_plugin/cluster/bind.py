@@ -1,4 +1,6 @@
-"""/bind: write the Binding, the only write per pod. It carries the grant, so no reader sees one without the other.
+"""/bind: write the Binding, the only write of a pod. It carries the grant, so no reader sees one without the other.
+
+The claims of a pod that asks by ResourceClaims are written before its Binding (claim_writes.py).
 
 A Binding that got no answer may still have been written: its slices stay reserved until a read of the pod shows the
 outcome. The API server drops a request after BIND_SECONDS, so a Binding that has not bound its pod after
@@ -12,14 +14,16 @@ from collections.abc import Callable
 import msgspec
 
 from device_plugin.allocator.service import Service, Shared
+from device_plugin.cluster.claim_writes import WRITE_SECONDS, ClaimError, ClaimWrites
 from device_plugin.cluster.counts import Counts
-from device_plugin.cluster.ports import BindCall
+from device_plugin.cluster.ports import BindCall, TimedApi
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.ledger import Reservation, ReservationStage
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest
 from device_plugin.core.timestamps import seconds
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
@@ -41,15 +45,17 @@ class BindError(Exception):
 class Binder(Service):
     """Binds pods. It may be called from any thread; Bindings of different pods run in parallel.
 
-    `fenced` returns true while no other replica can have the Lease. `wall` returns the seconds since 1970.
+    `fenced` returns true while no other replica can have the Lease. `claims` writes the claims of pods. `wall` returns
+    the seconds since 1970.
     """
 
     def __init__(
-        self, shared: Shared, api: Api, fenced: Callable[[], bool], counts: Counts,
+        self, shared: Shared, api: TimedApi, fenced: Callable[[], bool], counts: Counts, claims: ClaimWrites,
         wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         super().__init__(shared)
         self._api = api
+        self._claims = claims
         self._fenced = fenced
         self._counts = counts
         self._wall = wall
@@ -77,21 +83,45 @@ class Binder(Service):
     def _bind(self, call: BindCall) -> None:
         if why := self._why_not_placing():
             raise BindError("fenced", why)
+        deadline = self._clock() + WRITE_SECONDS
         claimed = self._claim(call)
         if claimed is None:
             return
+        if claimed.grant.claims:
+            self._send_with_claims(claimed, deadline)
+        else:
+            self._send(claimed, self._api, deadline)
+        now = self._wall()
+        self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
+
+    def _send_with_claims(self, claimed: Reservation, deadline: float) -> None:
+        """Write the pod's claims, then its Binding, all before `deadline`. Raises BindError."""
+        try:
+            with self._claims.alone(claimed.grant.claims.values()):
+                self._claims.give(claimed, deadline)
+                self._send(claimed, self._api.until(deadline), deadline)
+        except ClaimError as error:
+            self._allocator.release_unbound(claimed.pod.uid)
+            raise BindError(error.outcome, str(error)) from error
+
+    def _send(self, claimed: Reservation, api: Api, deadline: float) -> None:
+        """Send the Binding of a reservation in stage BINDING. Raises BindError if the pod is not known to be bound.
+
+        If the Binding is refused, the pod's claims are cleared before the reservation ends.
+        """
+        uid, grant = claimed.pod.uid, claimed.grant.encode()
         if not self._fenced():
-            self._allocator.release_unbound(call.uid)
+            self._allocator.release_unbound(uid)
             raise BindError("fenced", self._why_not_leading())
-        grant = claimed.grant.encode()
         try:
             labels = claimed.request.rank.labels(claimed.pod)
-            self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)
+            api.bind(claimed.pod, claimed.grant.node, {annotations.GRANT: grant}, labels)
         except GoneError as error:
-            self._view.pod_news.gone(call.uid)
+            self._view.pod_news.gone(uid)
             raise BindError("gone", str(error)) from error
         except RefusedError as error:
-            self._allocator.release_unbound(call.uid)
+            self._claims.take_back(claimed, deadline)
+            self._allocator.release_unbound(uid)
             raise BindError("refused", str(error)) from error
         except ApiError as error:
             # No clear answer, or a conflict, which may be our own earlier write.
@@ -100,13 +130,11 @@ class Binder(Service):
                 raise BindError("unknown", str(error)) from error
         else:
             self._view.pod_news.see(_bound(claimed, grant), watched=False)
-        now = self._wall()
-        self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
 
     def _claim(self, call: BindCall) -> Reservation | None:
         """Put the pod's reservation on the node, or a new one, into stage BINDING, and return it. Raises BindError.
 
-        Returns None if the pod is bound to the node already.
+        Returns None if the pod is bound to the node already, or asks for no slice and was bound here.
         """
         claimed = self._allocator.claim(call.uid, call.node)
         if isinstance(claimed, Reservation):
@@ -125,21 +153,49 @@ class Binder(Service):
             if pod.node == call.node and pod.annotation(annotations.GRANT):
                 self._view.pod_news.see(pod, watched=False)
                 return None
-            if pod.node:
+            request = self._request(pod) if pod.node in ("", call.node) else None
+            if pod.node and (request is not None or pod.node != call.node):
                 raise BindError("refused", f"pod {call.namespace}/{call.name} is bound to {pod.node} already")
-            return self._place_again(pod, call)
+            if request is not None:
+                return self._place_again(pod, request, call)
+        if not pod.node:
+            self._bind_plain(pod, call.node)
+        return None
 
-    def _place_again(self, pod: Pod, call: BindCall) -> Reservation:
-        """Reserve slices for the pod on the node that /bind names; returns the reservation, already in stage BINDING.
+    def _request(self, pod: Pod) -> PodRequest | None:
+        """The request of a pod; None if it asks for no slice, and kube-scheduler leaves all pods of its profile to us.
 
-        Callers hold the lock. Raises BindError.
+        Raises BindError.
         """
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:
             raise BindError("refused", str(error)) from error
-        if request is None:
+        if request is None and not self._view.serves_claims:
             raise BindError("refused", f"pod {pod.namespace}/{pod.name} asks for no slice")
+        return request
+
+    def _bind_plain(self, pod: Pod, node: str) -> None:
+        """Bind a pod that asks for no slice, without a grant. Raises BindError."""
+        if not self._fenced():
+            raise BindError("fenced", self._why_not_leading())
+        try:
+            self._api.bind(pod, node, {}, {})
+        except GoneError as error:
+            self._view.pod_news.gone(pod.uid)
+            raise BindError("gone", str(error)) from error
+        except RefusedError as error:
+            raise BindError("refused", str(error)) from error
+        except ApiError as error:
+            # kube-scheduler tries again, and then the pod is read.
+            raise BindError("unknown", str(error)) from error
+        self._view.pod_news.see(msgspec.structs.replace(pod, node=node), watched=False)
+
+    def _place_again(self, pod: Pod, request: PodRequest, call: BindCall) -> Reservation:
+        """Reserve slices for the pod on the node that /bind names; returns the reservation, already in stage BINDING.
+
+        Callers hold the lock. Raises BindError.
+        """
         if self._view.pods.is_gone(call.uid):
             raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
         busy = self._view.ledger.reservation(call.uid)

@@ -2,9 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from device_plugin.core.placement.node_texts import NodeTexts
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Api
+
+
+class TimedApi(Api, Protocol):
+    """The API server, with calls that are given up at a set time."""
+
+    def until(self, deadline: float) -> Api:
+        """The same API server; each call is given up if it is not answered by `deadline` on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from device_plugin.allocator.refit import Refit
 from device_plugin.allocator.service import Shared
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.claim_writes import ClaimWrites
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import Deletions
@@ -79,7 +80,8 @@ class ClusterService(Replica):
         shared, counts = Shared(view, allocator, leader.why_not, clock), Counts()
         explainer = Explainer(shared, settings.scheduler_name, stop.wait)
         self._gauges = ClusterGauges(shared, explainer, leader.unread, counts)
-        binder = Binder(shared, api, leader.fenced, counts)
+        claims = ClaimWrites(shared, api, leader.fenced)
+        binder = Binder(shared, api, leader.fenced, counts, claims)
         self._leadership = Leadership(shared, leader, api, Ref(settings.lease_name, settings.lease_namespace))
         deletions = Deletions(shared, api, covered_too=settings.covered_pods == "delete")
         self._housekeeping = Housekeeping(shared, api, binder, deletions, IdleEvictions(shared, api, counts))

@@ -32,11 +32,11 @@ def claim(
     }
 
 
-def claim_pod(name: str, claims: str = "slice", **more: Any) -> Pod:
-    """An unbound pod whose container `main` uses the ResourceClaim `claims`; empty: it is not made yet."""
+def claim_pod(name: str, stored: str = "slice", **more: Any) -> Pod:
+    """An unbound pod whose container `main` uses the ResourceClaim `stored`; empty: it is not made yet."""
     fields = {
         "containers": (Container("main", ContainerKind.MAIN, {}, ("gpu",)),),
-        "claims": {"gpu": claims},
+        "claims": {"gpu": stored},
         **more,
     }
     return pod(name, **fields)

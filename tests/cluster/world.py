@@ -13,6 +13,7 @@ from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Shared
 from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.claim_writes import ClaimWrites
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import Deletions
@@ -337,7 +338,8 @@ class Replica(Memory):
             return BEGAN + clock.now
 
         self.filter = Filter(shared, self.counts)
-        self.binder = Binder(shared, api, self.leader.fenced, self.counts, wall)
+        claim_writes = ClaimWrites(shared, api, self.leader.fenced)
+        self.binder = Binder(shared, api, self.leader.fenced, self.counts, claim_writes, wall)
         self.leadership = Leadership(shared, self.leader, api, LEASE)
         deletions = Deletions(shared, api, covered_too=covered_pods == "delete")
         self.housekeeping = Housekeeping(

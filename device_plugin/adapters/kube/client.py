@@ -1,5 +1,6 @@
 """Implements `kube.Api`: calls to the API server over reused HTTP connections."""
 
+import copy
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +78,13 @@ class KubeClient:
         self._connections = Connections(endpoint, timeout)
         # The server's timeout of a Binding is ours: a pod that is still unbound seconds later stays unbound.
         self._limit = urlencode({"timeout": f"{timeout:g}s"})
+        self._deadline = math.inf
+
+    def until(self, deadline: float) -> "KubeClient":
+        """Returns a copy of this client: each call must be answered before `deadline` on the monotonic clock."""
+        made = copy.copy(self)
+        made._deadline = deadline
+        return made
 
     def close(self) -> None:
         """Close the connections to the API server."""
@@ -276,6 +284,7 @@ class KubeClient:
         if body is not None:
             headers["Content-Type"] = content
         text = None if body is None else msgspec.json.encode(body)
+        deadline = min(deadline, self._deadline)
         try:
             status, answer = self._connections.request(method, _target(path, query), headers, text, deadline)
         except LOST as error:

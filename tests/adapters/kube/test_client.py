@@ -1,6 +1,8 @@
 """The client's requests, on a real HTTP server."""
 
+import math
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from device_plugin.adapters.kube.endpoint import (
     from_settings,
 )
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import EVENTS, NODES, PODS, Ref, Where
+from device_plugin.kube.api import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Ref, Where
 from device_plugin.kube.errors import ConflictError, ExpiredError, GoneError, RefusedError, UnknownError
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.adapters.kube.conftest import annotate, node, pod
@@ -114,6 +116,31 @@ def test_a_silent_server_is_given_up_after_the_timeout() -> None:
         with pytest.raises(UnknownError):
             client.get(NODES, Ref("n1"))
         client.close()
+
+
+def test_a_silent_server_is_given_up_at_the_deadline_before_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        client = KubeClient(Endpoint(url, lambda: None), "test", timeout=60)
+        began = time.monotonic()
+        with pytest.raises(UnknownError, match="no answer in time"):
+            client.until(began + 0.1).get(NODES, Ref("n1"))
+        assert time.monotonic() - began < 30
+        client.close()
+
+
+def test_the_status_of_an_object_is_replaced_by_a_write_that_the_server_drops_in_time(
+    client: KubeClient, mocker: MockerFixture
+) -> None:
+    stored = b'{"metadata": {"name": "c", "namespace": "default", "uid": "u"}}'
+    request = mocker.patch.object(Connections, "request", return_value=(200, bytearray(stored)))
+    ref = Ref("c", "default")
+    limited = client.until(5.0)
+    assert limited.replace(RESOURCE_CLAIMS, ref, {}, subresource="status").uid == "u"
+    client.replace(RESOURCE_CLAIMS, ref, {})
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+    calls = [(call.args[0], call.args[1], call.args[4]) for call in request.call_args_list]
+    assert calls == [("PUT", f"{path}/status?timeout=20s", 5.0), ("PUT", f"{path}?timeout=20s", math.inf)]
 
 
 def test_an_unknown_token_is_refused(api: EmbeddedApiServer, tmp_path: Path) -> None:

@@ -1,0 +1,241 @@
+"""Writes of ResourceClaims: the finalizer, then the allocation with the pod that it is reserved for.
+
+The API server takes the two only in two writes: it drops a finalizer in a write of the status, and an allocation in
+every other write. An allocation cannot be changed while it is set, so another one is cleared first. The grant on the
+pod is the truth, and the claim a copy of it for kubelet and people: a claim whose writes were interrupted is written
+again with the next Binding, or cleared.
+
+Kubernetes' claim controller writes the same objects. Each write carries the version that was read, and a conflict is
+ordinary: the claim is read again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.cluster.ports import TimedApi
+from device_plugin.core.contract.cards import Card
+from device_plugin.core.contract.claims import FINALIZER, Claim, allocation, read_claim
+from device_plugin.core.contract.grants import Slice
+from device_plugin.core.contract.quantities import parse_quantity
+from device_plugin.core.ledger import Reservation
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import PODS, RESOURCE_CLAIMS, Api, Ref
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError, RefusedError, UnknownError
+
+log = logging.getLogger(__name__)
+
+# Seconds for all writes of a /bind together: kube-scheduler waits 5 s for the answer (httpTimeout).
+WRITE_SECONDS = 4.0
+# Most times that a claim is read again after a conflict or a lost answer: a tenant may write it all the time.
+TRIES = 8
+_JSON = RESOURCE_CLAIMS.json
+_Object = dict[str, Any]
+
+
+class ClaimError(Exception):
+    """A claim was not written; the metrics count the call of /bind under the label `outcome`."""
+
+    def __init__(self, outcome: str, text: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Gift:
+    """The slices of a claim, each with its card, for a pod that is about to be bound to `node`."""
+
+    pod: Pod
+    node: str
+    name: str
+    uid: str
+    given: Sequence[tuple[Slice, Card]]
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.name, self.pod.namespace)
+
+    def allocation(self, claim: Claim) -> _Object:
+        # A share has the same UUID each time, so that writes can be repeated.
+        shares = [str(uuid5(NAMESPACE_OID, f"{self.uid}/{card.uuid}")) for _, card in self.given]
+        return allocation(claim, self.node, self.given, shares)
+
+
+class ClaimWrites(Service):
+    """Writes the claims of pods before they are bound, and clears claims. It may be called from any thread.
+
+    `fenced` returns true while no other replica can have the Lease.
+    """
+
+    def __init__(self, shared: Shared, api: TimedApi, fenced: Callable[[], bool]) -> None:
+        super().__init__(shared)
+        self._api = api
+        self._fenced = fenced
+        self._lock = threading.Lock()
+        # The UIDs of the claims that a thread of this process works on.
+        self._busy = set[str]()
+
+    @contextmanager
+    def alone(self, claims: Collection[str]) -> Iterator[None]:
+        """Keep other threads from writing the claims with these UIDs. Raises ClaimError if one of them does so now."""
+        with self._lock:
+            if not self._busy.isdisjoint(claims):
+                raise ClaimError("busy", "a claim of the pod is being cleared: try again")
+            self._busy.update(claims)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.difference_update(claims)
+
+    def give(self, reservation: Reservation, deadline: float) -> None:
+        """Write the reserved slices, and the pod, into all claims of the pod, before `deadline`. Raises ClaimError.
+
+        A claim that has all of this already is not written.
+        """
+        for gift in self._gifts(reservation):
+            self._repeated(gift.ref, deadline, partial(self._give, gift))
+        self._check(deadline, "the Binding")
+
+    def take_back(self, reservation: Reservation, deadline: float) -> None:
+        """Clear the claims of a pod whose Binding was refused; a claim that cannot be cleared now is cleared later."""
+        for name, uid in _claims(reservation):
+            ref = Ref(name, reservation.pod.namespace)
+            try:
+                self._repeated(ref, deadline, partial(self._clear, ref, uid))
+            except ClaimError as error:
+                log.info("claim %s/%s is not cleared yet: %s", ref.namespace, ref.name, error)
+
+    def clear(self, claim: Claim) -> None:
+        """Clear a claim that has devices. Raises ClaimError, also if a pod that has the claim is bound."""
+        ref = Ref(claim.name, claim.namespace)
+        with self.alone({claim.uid}):
+            self._repeated(ref, self._clock() + WRITE_SECONDS, partial(self._clear, ref, claim.uid))
+
+    def _gifts(self, reservation: Reservation) -> Iterator[_Gift]:
+        grant = reservation.grant
+        with self._view.lock:
+            node = self._view.ledger.node(grant.node)
+        cards = {state.card.uuid: state.card for state in node.cards} if node is not None else {}
+        for name, uid in _claims(reservation):
+            container = next(container for container, claim in grant.claims.items() if claim == uid)
+            slices = grant.containers[container]
+            if lost := [each.card for each in slices if each.card not in cards]:
+                raise ClaimError("unplaced", f"card {lost[0]} is not offered any more: try again")
+            yield _Gift(reservation.pod, grant.node, name, uid, [(each, cards[each.card]) for each in slices])
+
+    def _repeated(self, ref: Ref, deadline: float, write: Callable[[Api], None]) -> None:
+        """Call `write`, which reads the claim first, until it meets no conflict and is answered. Raises ClaimError."""
+        shown = f"ResourceClaim {ref.name}"
+        api, last = self._api.until(deadline), ""
+        for _ in range(TRIES):
+            self._check(deadline, shown)
+            try:
+                return write(api)
+            except (ConflictError, UnknownError) as error:
+                last = str(error)
+            except GoneError as error:
+                raise ClaimError("gone", f"{shown} is gone: {error}") from error
+            except RefusedError as error:
+                raise ClaimError("refused", f"{shown}: {error}") from error
+            except ApiError as error:
+                raise ClaimError("unread", f"{shown}: {error}") from error
+        raise ClaimError("unread", f"{shown} could not be written in {TRIES} tries: {last}")
+
+    def _check(self, deadline: float, shown: str) -> None:
+        """Raise ClaimError if the time is over, or this replica may not write any more."""
+        if self._clock() >= deadline:
+            raise ClaimError("unread", f"{shown} was not written in time: the API server is slow")
+        if not self._fenced():
+            raise ClaimError("fenced", self._why_not_leading())
+
+    def _give(self, gift: _Gift, api: Api) -> None:
+        found = api.get(_JSON, gift.ref)
+        claim = self._read(found, gift.uid)
+        if claim.deleting:
+            raise ClaimError("refused", f"ResourceClaim {gift.name} is being deleted")
+        wanted = gift.allocation(claim)
+        has = claim.reserved == (gift.pod.uid,) and _alike(found["status"]["allocation"], wanted)
+        if claim.devices and not has:
+            self._check_unused(api, found, gift.pod.uid)
+            found = self._put(api, gift.ref, {**found, "status": {}}, "status")
+        if not claim.protected:
+            metadata = found["metadata"]
+            held = [*(metadata.get("finalizers") or ()), FINALIZER]
+            found = self._put(api, gift.ref, {**found, "metadata": {**metadata, "finalizers": held}})
+        if not has:
+            pod = {"resource": "pods", "name": gift.pod.name, "uid": gift.pod.uid}
+            self._put(
+                api, gift.ref, {**found, "status": {"allocation": wanted, "reservedFor": [pod]}}, "status"
+            )
+
+    def _clear(self, ref: Ref, uid: str, api: Api) -> None:
+        found = api.get(_JSON, ref)
+        claim = read_claim(found)
+        if claim.uid != uid or not claim.devices:
+            return
+        self._check_unused(api, found)
+        self._put(api, ref, {**found, "status": {}}, "status")
+        log.info("claim cleared, no pod is bound with it: %s/%s", ref.namespace, ref.name)
+
+    def _put(self, api: Api, ref: Ref, body: Mapping[str, Any], subresource: str = "") -> _Object:
+        if not self._fenced():
+            raise ClaimError("fenced", self._why_not_leading())
+        return api.replace(_JSON, ref, body, subresource=subresource)
+
+    def _read(self, found: _Object, uid: str) -> Claim:
+        claim = read_claim(found)
+        if claim.uid != uid:
+            raise ClaimError("gone", f"ResourceClaim {claim.name} was created again after the pod was placed")
+        return claim
+
+    def _check_unused(self, api: Api, found: _Object, but: str = "") -> None:
+        """Raise ClaimError if a pod that the claim is reserved for is bound; the pod with the UID `but` is not.
+
+        Kubernetes' claim controller would reserve the claim for a bound pod again, but cannot allocate it.
+        """
+        namespace = found["metadata"]["namespace"]
+        for user in found["status"].get("reservedFor") or ():
+            if user["uid"] == but:
+                continue
+            try:
+                pod = api.get(PODS, Ref(user["name"], namespace))
+            except GoneError:
+                continue
+            if pod.uid == user["uid"] and pod.node and not pod.ended:
+                name = found["metadata"]["name"]
+                raise ClaimError(
+                    "refused",
+                    f"ResourceClaim {name} is used by pod {pod.name}: give each pod a claim of its own",
+                )
+
+
+def _claims(reservation: Reservation) -> Iterator[tuple[str, str]]:
+    """The name and the UID of each claim in the reservation's grant."""
+    pod = reservation.pod
+    used = {container.name: container.claims for container in pod.containers}
+    for container, uid in reservation.grant.claims.items():
+        (name,) = used[container]
+        yield (pod.claims or {})[name], uid
+
+
+def _alike(one: _Object, other: _Object) -> bool:
+    """True if two allocations give the same; the API server writes amounts in its own way."""
+    return _amounts(one) == _amounts(other) and one.get("nodeSelector") == other.get("nodeSelector")
+
+
+def _amounts(given: _Object) -> list[tuple[object, ...]]:
+    results = given["devices"].get("results") or ()
+    return [
+        (
+            *(each.get(key) for key in ("request", "driver", "pool", "device", "shareID")),
+            {name: parse_quantity(str(text)) for name, text in (each.get("consumedCapacity") or {}).items()},
+        )
+        for each in results
+    ]
