@@ -39,9 +39,11 @@ from device_plugin.core.loads import Load
 from device_plugin.core.placement import kernel
 from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import JOBS, Ref, Where
+from device_plugin.state.claims import ServedClaims
 from device_plugin.state.view import ClusterView
 from device_plugin.wiring import fitting
 from device_plugin.wiring.build_info import with_build_info
+from device_plugin.wiring.claim_watch import ClaimWatch
 from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
@@ -69,7 +71,8 @@ class ClusterService(Replica):
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
         clock = time.monotonic
         scored = settings.node_score
-        view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
+        served = ServedClaims(settings.scheduler_name, settings.mem_unit_mib) if settings.claims else None
+        view = ClusterView(settings.prefixes, clock, scored.stale_seconds, served=served)
         super().__init__(COMPONENT, settings, view, scored.agent_namespace, STUCK_SECONDS, stop)
         self._extender_listen = settings.extender_listen
         api = self._api
@@ -100,6 +103,7 @@ class ClusterService(Replica):
         self._extender = Extender(
             Filter(shared, counts), binder, self._preemption, explainer, Decisions(shared), calls
         ).app()
+        self._claims = ClaimWatch(api, view, stop) if settings.claims else None
         self._jobs = ListWatch(api, JOBS.metadata, Where(labels=QUEUE))
         self._workloads = WorkloadWatches(
             api, self._loop.threads, stop, lambda kind: (self._view.job_news.of(kind),)
@@ -115,10 +119,12 @@ class ClusterService(Replica):
         return Exposition(with_build_info("cluster", self._gauges), leads=self._leads)
 
     def _why_not_ready(self) -> str:
-        return "; ".join(why for why in (self._view.why_not_synced(), self._leader.unread()) if why)
+        unread = self._claims.why_not_listed() if self._claims is not None else ""
+        return "; ".join(why for why in (self._view.why_not_synced(), unread, self._leader.unread()) if why)
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
+            **({"claims": self._claims.run} if self._claims is not None else {}),
             "jobs": partial(feed, self._jobs, self._stop, self._view.job_news),
             "kinds": partial(self._loop.again, self._workloads.step),
             "leadership": partial(self._loop.turns, "leadership", TURN_SECONDS, self._leadership.step),
@@ -135,7 +141,8 @@ class ClusterService(Replica):
         }
 
     def _watches(self) -> Sequence[ListWatch[Any]]:
-        return self._jobs, *self._workloads.all()
+        claims = () if self._claims is None else (self._claims.watch,)
+        return self._jobs, *claims, *self._workloads.all()
 
     def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
         with self._view.lock:

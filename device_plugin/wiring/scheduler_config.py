@@ -5,6 +5,10 @@
 A profile without a schedulerName gets the name from the settings of `vgpu cluster`. An extender without
 managedResources gets all resources of the settings' prefixes, and leaderElection without a resourceNamespace gets the
 settings' leaseNamespace. So each of them is written in one place only.
+
+If the settings serve claims, an extender gets no managedResources: kube-scheduler asks it about every pod of the
+profile. And a profile without plugins gets the plugin DynamicResources only to hold pods whose ResourceClaims do not
+exist yet: the allocator, and not kube-scheduler, allocates claims.
 """
 
 import argparse
@@ -20,6 +24,14 @@ from device_plugin.adapters.yaml_text import NotYamlError, parse
 from device_plugin.core.requests import resource_names
 from device_plugin.wiring.setting_sources import add_flags, load
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
+
+# The plugin only holds pods back (PreEnqueue) until their claims exist.
+_CLAIMS = {
+    "plugins": {
+        "multiPoint": {"disabled": [{"name": "DynamicResources"}]},
+        "preEnqueue": {"enabled": [{"name": "DynamicResources"}]},
+    }
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,17 +70,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, Any]:
-    """Returns the template with the Lease's namespace, and a schedulerName and managedResources where they are missing.
+    """Returns the template with the Lease's namespace, and schedulerName, plugins and managedResources if missing.
 
     Values that the template has stay.
     """
     names = [name for prefix in loaded.prefixes for name in resource_names(prefix)]
-    managed = [{"name": name, "ignoredByScheduler": False} for name in names]
+    managed = {"managedResources": [{"name": name, "ignoredByScheduler": False} for name in names]}
+    profile = {"schedulerName": loaded.scheduler_name}
     return {
         **template,
         "leaderElection": {"resourceNamespace": loaded.lease_namespace, **template.get("leaderElection", {})},
-        "profiles": [{"schedulerName": loaded.scheduler_name, **profile} for profile in template["profiles"]],
+        "profiles": [
+            {**(profile | _CLAIMS if loaded.claims else profile), **each} for each in template["profiles"]
+        ],
         "extenders": [
-            {**extender, "managedResources": managed} | extender for extender in template["extenders"]
+            {**extender, **({} if loaded.claims else managed)} | extender
+            for extender in template["extenders"]
         ],
     }

@@ -35,7 +35,7 @@ from tests.wiring.conftest import SECONDS, Get, Running
 Run = Callable[[threading.Event], int]
 
 
-def _settings(server: str, **changed: str) -> ClusterSettings:
+def _settings(server: str, **changed: object) -> ClusterSettings:
     listen = {"extender_listen": "127.0.0.1:0", "http_listen": "127.0.0.1:0", **changed}
     return ClusterSettings(pod_name="vgpu-0", kube=KubeSettings(server=server), **listen)  # type: ignore[arg-type]
 
@@ -98,6 +98,30 @@ def test_it_is_not_ready_where_it_may_not_list_jobs(
         ready = f"{listening['http']}/readyz"
         assert eventually(lambda: "not listed yet: jobs" in get(ready)[1], SECONDS), get(ready)
         assert get(ready)[0] == 503
+
+
+@pytest.fixture
+def run_with_claims(api: EmbeddedApiServer) -> Run:
+    """The service at this API server, with claims."""
+    return lambda stop: cluster.run(_settings(api.url, claims=True), stop)
+
+
+def test_where_claims_are_served_they_are_listed_before_it_is_ready(
+    running: Running, run_with_claims: Run, get: Get
+) -> None:
+    with running(run_with_claims) as listening:
+        assert eventually(lambda: get(f"{listening['http']}/readyz")[0] == 200, SECONDS)
+
+
+def test_an_api_server_without_claims_is_named_as_the_cause(
+    running: Running, run_with_claims: Run, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(resources._BY_PATH, ("resource.k8s.io", "v1", "resourceclaims"))
+    with running(run_with_claims) as listening:
+        ready = f"{listening['http']}/readyz"
+        assert eventually(lambda: "need Kubernetes 1.36 or newer" in get(ready)[1], SECONDS), get(ready)
+        assert get(ready)[0] == 503
+        assert get(f"{listening['http']}/healthz")[0] == 200
 
 
 def test_what_is_known_of_the_cluster_is_no_work_for_the_garbage_collector(

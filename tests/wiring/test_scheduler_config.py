@@ -30,6 +30,20 @@ def test_names_and_resources_are_filled_in_and_what_is_there_stays(
     }
 
 
+def test_with_claims_every_pod_is_asked_about_and_kube_scheduler_allocates_no_claim(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "template.yaml").write_text(TEMPLATE)
+    assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", "--claims=true"]) == 0
+    found = yaml.safe_load(capsys.readouterr().out)
+    plugins = {
+        "multiPoint": {"disabled": [{"name": "DynamicResources"}]},
+        "preEnqueue": {"enabled": [{"name": "DynamicResources"}]},
+    }
+    assert [profile["plugins"] for profile in found["profiles"]] == [plugins, plugins]
+    assert found["extenders"] == [{"urlPrefix": "a"}, {"managedResources": [{"name": "theirs"}]}]
+
+
 def test_a_namespace_of_the_lease_that_is_there_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
