@@ -39,10 +39,14 @@ def claim(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_pod(name: str, made_from: str = "", named: str = "", **spec: Any) -> dict[str, Any]:
-    """A pod whose container uses a claim, made from a template or `named`; `command` is the container's."""
+    """A pod whose container uses a claim, made from a template or `named`; `command` is the container's.
+
+    It names the scheduler: nobody sees in a pod whether its claim asks for a slice.
+    """
     source = {"resourceClaimTemplateName": made_from} if made_from else {"resourceClaimName": named}
     command = spec.pop("command", SLEEP)
     using = container(command=command, resources={"claims": [{"name": "gpu"}]})
+    spec = {"schedulerName": "vgpu-scheduler", **spec}
     return pod(name, using, resourceClaims=[{"name": "gpu", **source}], **spec)
 
 
