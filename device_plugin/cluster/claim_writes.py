@@ -198,7 +198,8 @@ class ClaimWrites(Service):
     def _check_unused(self, api: Api, found: _Object, but: str = "") -> None:
         """Raise ClaimError if a pod that the claim is reserved for is bound; the pod with the UID `but` is not.
 
-        Kubernetes' claim controller would reserve the claim for a bound pod again, but cannot allocate it.
+        Kubernetes' claim controller would reserve the claim for a bound pod again, but cannot allocate it. It frees the
+        claim of a pod that has ended itself.
         """
         namespace = found["metadata"]["namespace"]
         for user in found["status"].get("reservedFor") or ():
@@ -208,7 +209,7 @@ class ClaimWrites(Service):
                 pod = api.get(PODS, Ref(user["name"], namespace))
             except GoneError:
                 continue
-            if pod.uid == user["uid"] and pod.node and not pod.ended:
+            if pod.uid == user["uid"] and pod.node:
                 name = found["metadata"]["name"]
                 raise ClaimError(
                     "refused",

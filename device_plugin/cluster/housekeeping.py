@@ -6,6 +6,7 @@ from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.deletions import Deletions
 from device_plugin.cluster.idle_evictions import IdleEvictions
+from device_plugin.cluster.stale_claims import StaleClaims
 from device_plugin.kube.api import Api
 from device_plugin.kube.errors import ApiError
 from device_plugin.state.view import read_again
@@ -19,23 +20,25 @@ CONFIRM_SECONDS = 10.0
 class Housekeeping(Service):
     """Runs the periodic work; `step` is called about once a second.
 
-    Only deletions, evictions and events are written.
+    Only deletions, evictions, events and claims are written.
     """
 
     def __init__(
-        self, shared: Shared, api: Api, binder: Binder, deletions: Deletions, idle: IdleEvictions
-    ) -> None:
+        self, shared: Shared, api: Api, binder: Binder, deletions: Deletions, idle: IdleEvictions,
+        stale: StaleClaims,
+    ) -> None:  # fmt: skip
         super().__init__(shared)
         self._api = api
         self._binder = binder
         self._deletions = deletions
         self._idle = idle
+        self._stale = stale
 
     def step(self) -> None:
         """Do each piece of periodic work once, in this order.
 
         Reservations expire, the requests of new pods are counted in the learnt mix of requests, unanswered Bindings are
-        settled, pods that the watch has not shown are read, and pods are deleted or evicted.
+        settled, pods that the watch has not shown are read, pods are deleted or evicted, and claims are cleared.
         """
         self._allocator.expire()
         with self._view.lock:
@@ -44,6 +47,7 @@ class Housekeeping(Service):
         self._confirm()
         self._deletions.sweep()
         self._idle.sweep()
+        self._stale.sweep()
 
     def _confirm(self) -> None:
         for known in self._view.pods.unconfirmed(self._clock() - CONFIRM_SECONDS):

@@ -14,19 +14,18 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.refusal_budget import LaterError
 from device_plugin.allocator.waiting.refusals import Waiting, WaitsFor
-from device_plugin.core.contract.annotations import TOUCHED
+from device_plugin.cluster.touching import write_touch
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import PromiseHolder, ReservationStage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
-from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.api import Api
 from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
@@ -339,7 +338,7 @@ class Touch(Service):
             # The pod is dropped, so that it is touched again only after a new refusal.
             self._allocator.waiting.pods.drop(pod.uid)
         try:
-            self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
+            write_touch(self._api, pod)
         except GoneError:
             self._view.pod_news.gone(pod.uid)
         except ApiError as error:
@@ -379,10 +378,6 @@ class Touch(Service):
             with self._view.lock:
                 self._allocator.waiting.pods.inherit(self._view.pod_news.known(pod), WaitsFor.DECISION)
             self._due = now
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def _queue_order(pod: Pod) -> tuple[int, str, str]:

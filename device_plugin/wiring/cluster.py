@@ -20,6 +20,7 @@ from device_plugin.allocator.refit import Refit
 from device_plugin.allocator.service import Shared
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.claim_touch import ClaimTouch
 from device_plugin.cluster.claim_writes import ClaimWrites
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.counts import Counts
@@ -32,6 +33,7 @@ from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.server_version import ServerVersion
+from device_plugin.cluster.stale_claims import StaleClaims
 from device_plugin.cluster.touch import Touch
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.http_values import App
@@ -87,9 +89,12 @@ class ClusterService(Replica):
         binder = Binder(shared, api, leader.fenced, counts, claims)
         self._leadership = Leadership(shared, leader, api, Ref(settings.lease_name, settings.lease_namespace))
         deletions = Deletions(shared, api, covered_too=settings.covered_pods == "delete")
-        self._housekeeping = Housekeeping(shared, api, binder, deletions, IdleEvictions(shared, api, counts))
+        self._housekeeping = Housekeeping(
+            shared, api, binder, deletions, IdleEvictions(shared, api, counts), StaleClaims(shared, claims)
+        )
         self._preemption = Preemption(shared, api, stop.wait)
         self._touch = Touch(shared, api, settings.scheduler_name)
+        self._claim_touch = ClaimTouch(shared, api) if settings.claims else None
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._poller = AgentPoller(read_loads, self._on_loads, self._leads, pace, clock)
@@ -124,7 +129,7 @@ class ClusterService(Replica):
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
-            **({"claims": self._claims.run} if self._claims is not None else {}),
+            **self._claim_loops(),
             "jobs": partial(feed, self._jobs, self._stop, self._view.job_news),
             "kinds": partial(self._loop.again, self._workloads.step),
             "leadership": partial(self._loop.turns, "leadership", TURN_SECONDS, self._leadership.step),
@@ -138,6 +143,15 @@ class ClusterService(Replica):
             "version": partial(self._loop.again, self._version.step),
             "one-cpu": self._stay_together,
             "freeze": self._freeze,
+        }
+
+    def _claim_loops(self) -> Mapping[str, Callable[[], None]]:
+        """The loops that serve claims; none if claims are not served."""
+        if self._claims is None or self._claim_touch is None:
+            return {}
+        return {
+            "claims": self._claims.run,
+            "claim touch": partial(self._loop.every, TOUCH_SECONDS, self._claim_touch.step),
         }
 
     def _watches(self) -> Sequence[ListWatch[Any]]:

@@ -13,6 +13,7 @@ from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Shared
 from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.claim_touch import ClaimTouch
 from device_plugin.cluster.claim_writes import ClaimWrites
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.counts import Counts
@@ -24,6 +25,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preemption import Preemption
+from device_plugin.cluster.stale_claims import StaleClaims
 from device_plugin.cluster.touch import Touch
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory
@@ -343,8 +345,10 @@ class Replica(Memory):
         self.leadership = Leadership(shared, self.leader, api, LEASE)
         deletions = Deletions(shared, api, covered_too=covered_pods == "delete")
         self.housekeeping = Housekeeping(
-            shared, api, self.binder, deletions, IdleEvictions(shared, api, self.counts)
-        )
+            shared, api, self.binder, deletions, IdleEvictions(shared, api, self.counts),
+            StaleClaims(shared, claim_writes),
+        )  # fmt: skip
+        self.claim_touch = ClaimTouch(shared, api)
         self.preemption = Preemption(shared, api, lambda _: None)
         self.touch = Touch(shared, api, "vgpu-scheduler")
         self.explainer = Explainer(shared, "vgpu-scheduler", lambda _: None)

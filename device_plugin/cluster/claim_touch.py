@@ -1,0 +1,116 @@
+"""Touches bound pods with claims whose containers do not start yet, once their node's agent can prepare them.
+
+A kubelet that could not have a claim prepared tries again after 60 to 90 s, and at once if an annotation of the pod
+changes. So when the kubelet has registered a node's agent as a DRA driver, or the agent reports other slices than
+before, the pods that wait there are touched. A pod that does not run after that is touched twice more.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from device_plugin.allocator.service import Service, Shared
+from device_plugin.cluster.touching import write_touch
+from device_plugin.core.ledger import Holder
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Api
+from device_plugin.kube.errors import ApiError, GoneError
+
+log = logging.getLogger(__name__)
+
+# Seconds after a change at which a pod is touched: a claim is prepared in well under a second, but the first touch may
+# reach the kubelet before the agent is ready.
+DELAYS = (0.0, 5.0, 20.0)
+# Least seconds between two touches of a pod: an agent's reports may change all the time.
+GAP_SECONDS = 5.0
+# Most touches in one step; there are about four steps per second.
+MOST = 16
+
+
+@dataclass(slots=True)
+class _Starting:
+    """A bound pod that does not run, what its node's agent reported last, and the times at which to touch the pod."""
+
+    pod: Pod
+    agent: object
+    due: list[float] = field(default_factory=list)
+    touched: float = float("-inf")
+
+
+class ClaimTouch(Service):
+    """Touches bound pods with claims that wait for their node's agent; `step` is called about four times a second."""
+
+    def __init__(self, shared: Shared, api: Api) -> None:
+        super().__init__(shared)
+        self._api = api
+        self._starting: dict[str, _Starting] = {}
+        self._led = False
+        self._view.follow(self)
+
+    def step(self) -> None:
+        """Touch the pods that are due, if this replica leads; at the beginning of its term each pod that waits."""
+        leads, now = not self._why_not_leading(), self._clock()
+        with self._view.lock:
+            changed = [each for each in self._starting.values() if self._changed(each) or not self._led]
+        self._led = leads
+        if not leads:
+            return
+        for each in changed:
+            begin = max(now, each.touched + GAP_SECONDS)
+            each.due = [begin + delay for delay in DELAYS] if each.agent is not None else []
+        for each in self._due(now):
+            self._touch(each, now)
+
+    def _changed(self, starting: _Starting) -> bool:
+        """True if the reports of the pod's agent have changed since the last call. The lock is held."""
+        before, starting.agent = starting.agent, self._agent(starting.pod.node)
+        return starting.agent != before
+
+    def _agent(self, node: str) -> object:
+        """The reports of a node's agent that decide whether pods with claims can start; None if none can.
+
+        The lock is held.
+        """
+        inventory = self._view.node_news.inventory(node)
+        return inventory.slices if inventory is not None and inventory.claims else None
+
+    def _due(self, now: float) -> Iterator[_Starting]:
+        due = [each for each in list(self._starting.values()) if each.due and each.due[0] <= now]
+        yield from sorted(due, key=lambda each: each.due[0])[:MOST]
+
+    def _touch(self, starting: _Starting, now: float) -> None:
+        pod = starting.pod
+        starting.due, starting.touched = [at for at in starting.due if at > now], now
+        try:
+            write_touch(self._api, pod)
+        except GoneError:
+            self._view.pod_news.gone(pod.uid)
+        except ApiError as error:
+            log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
+        else:
+            log.info("touched pod=%s/%s: the agent of %s can prepare it", pod.namespace, pod.name, pod.node)
+
+    # Called by the view when a pod changes
+
+    def see(self, pod: Pod, before: Pod | None) -> None:
+        """Does nothing: `account` receives the same pod."""
+
+    def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:  # noqa: ARG002 - Follower's
+        """Note a pod that waits for its containers' start, or that waits no longer."""
+        if not pod.claims:
+            return
+        if pod.node and pod.phase == "Pending" and not pod.deleting:
+            known = self._starting.setdefault(pod.uid, _Starting(pod, self._agent(pod.node)))
+            known.pod = pod
+        else:
+            self._starting.pop(pod.uid, None)
+
+    def claim_changed(self, pod: Pod) -> None:
+        """Does nothing: the pod is not bound."""
+
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._starting.pop(uid, None)
+
+    def give_back(self, holder: Holder) -> None:
+        """Does nothing: only bound pods count."""
