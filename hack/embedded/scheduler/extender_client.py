@@ -11,7 +11,7 @@ from device_plugin.core.requests import DEFAULT_PREFIXES, all_resource_names
 from hack.embedded.pod_requests import requested
 from hack.embedded.scheduler.fit import Pod
 
-# The managedResources: the extender is called only for pods that ask for one of them.
+# The managedResources, if the extender has any: it is called only for pods that ask for one of them.
 MANAGED = all_resource_names(DEFAULT_PREFIXES)
 
 
@@ -20,10 +20,14 @@ class ExtenderError(Exception):
 
 
 class ExtenderClient:
-    """Calls the extender at `url`, from any thread; a call without data for `timeout` seconds fails."""
+    """Calls the extender at `url`, from any thread; a call without data for `timeout` seconds fails.
 
-    def __init__(self, url: str, timeout: float) -> None:
+    With `every_pod`, the extender has no managedResources.
+    """
+
+    def __init__(self, url: str, timeout: float, *, every_pod: bool = False) -> None:
         self._url = url
+        self._every_pod = every_pod
         self._connections = Connections(Endpoint(url, lambda: None), timeout)
 
     def close(self) -> None:
@@ -31,8 +35,8 @@ class ExtenderClient:
         self._connections.close()
 
     def interested(self, pod: Pod) -> bool:
-        """True if a container asks for a managed resource."""
-        return not MANAGED.isdisjoint(requested(pod))
+        """True if the extender is called for this pod: a container asks for a managed resource, or there are none."""
+        return self._every_pod or not MANAGED.isdisjoint(requested(pod))
 
     def filter(self, pod: Pod, nodes: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
         """The nodes that fit, and a text for each other node. Raises ExtenderError."""

@@ -12,7 +12,10 @@ from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.kube.api import NODES, PODS, Change, Where
 from device_plugin.kube.errors import ApiError
 from hack.embedded import pod_spec
+from hack.embedded.claims.uses import CLAIMS
+from hack.embedded.pod_spec import Json
 from hack.embedded.scheduler.cache import Cache, NoFitError, node_of
+from hack.embedded.scheduler.claim_gate import ClaimGate
 from hack.embedded.scheduler.extender_client import ExtenderClient, ExtenderError
 from hack.embedded.scheduler.fit import Node, Pod
 from hack.embedded.scheduler.queue import Queued, SchedulingQueue
@@ -27,11 +30,14 @@ LIVE_PODS = Where(fields="status.phase!=Succeeded,status.phase!=Failed")
 
 
 class SchedulerSession:
-    """Schedules the pods with schedulerName `name`, from `start` to `stop`; it pauses while `gate` is clear."""
+    """Schedules the pods with schedulerName `name`, from `start` to `stop`; it pauses while `gate` is clear.
+
+    With `claims`, pods wait until their ResourceClaims exist.
+    """
 
     def __init__(
         self, client: KubeClient, extender: ExtenderClient, name: str, timing: SchedulerTiming, gate: threading.Event,
-        rng: random.Random,
+        rng: random.Random, *, claims: bool = False,
     ) -> None:  # fmt: skip
         self._client = client
         self._extender = extender
@@ -46,11 +52,17 @@ class SchedulerSession:
         self._pods: ListWatch[Pod] = ListWatch(self._client, PODS.json, LIVE_PODS)
         self._nodes: ListWatch[Node] = ListWatch(self._client, NODES.json)
         self._synced = [threading.Event(), threading.Event()]
-        runs: Sequence[tuple[str, Callable[[], None]]] = (
+        runs: list[tuple[str, Callable[[], None]]] = [
             ("pods", lambda: self._pods.run(self._sync_pods, self._on_pod, self._stop)),
             ("nodes", lambda: self._nodes.run(self._sync_nodes, self._on_node, self._stop)),
             ("cycle", self._run),
-        )
+        ]
+        self._claims: ListWatch[Json] = ListWatch(self._client, CLAIMS)
+        self._with_claims = claims
+        self._waiting = ClaimGate(self._queue.put)
+        if claims:
+            watch = self._claims
+            runs.append(("claims", lambda: watch.run(self._waiting.sync, self._waiting.see, self._stop)))
         self._threads = [
             threading.Thread(target=run, name=f"scheduler-{what}", daemon=True) for what, run in runs
         ]
@@ -66,6 +78,7 @@ class SchedulerSession:
         self._queue.close()
         self._pods.interrupt()
         self._nodes.interrupt()
+        self._claims.interrupt()
         for event in self._synced:
             event.set()
         for thread in self._threads:
@@ -105,17 +118,29 @@ class SchedulerSession:
         if self._cache.set_pod(pod):
             self._queue.move(binding=True)
         if node_of(pod) or spec.get("schedulerName") != self._name or spec.get("schedulingGates"):
-            self._queue.drop(uid)
-        elif uid not in self._cache.assumed:
+            self._drop(uid)
+        elif uid not in self._cache.assumed and not self._held(pod):
             self._queue.put(pod)
 
     def _lose_pod(self, uid: str) -> None:
         self._cache.assumed.pop(uid, None)
         was = self._cache.pods.pop(uid, None)
-        self._queue.drop(uid)
+        self._drop(uid)
         self._reports.forget(uid)
         if was is not None and node_of(was):
             self._queue.move()
+
+    def _held(self, pod: Pod) -> bool:
+        """True if the pod waits for its claims, outside the queue."""
+        held = self._with_claims and self._waiting.holds(pod)
+        if held:
+            self._queue.drop(pod["metadata"]["uid"])
+        return held
+
+    def _drop(self, uid: str) -> None:
+        """Schedule the pod of this UID no more."""
+        self._queue.drop(uid)
+        self._waiting.forget(uid)
 
     def _run(self) -> None:
         for event in self._synced:
@@ -129,6 +154,8 @@ class SchedulerSession:
     def _schedule(self, entry: Queued) -> None:
         pod = self._cache.pods.get(entry.uid)
         if pod is None or node_of(pod) or "deletionTimestamp" in pod["metadata"]:
+            return
+        if self._held(pod):
             return
         entry.pod = pod
         try:
@@ -178,6 +205,6 @@ class SchedulerSession:
         self._queue.give_back(entry, unschedulable=reason == "Unschedulable")
         if (now := self._cache.pods.get(entry.uid)) is None or node_of(now):
             # The pod has gone or was bound while it was returned to the queue.
-            self._queue.drop(entry.uid)
+            self._drop(entry.uid)
             return
         self._reports.failed(pod, reason, message)

@@ -26,7 +26,8 @@ LEASE = Ref("vgpu-scheduler", "vgpu-system")
 class SchedulerStandIn:
     """The scheduler, from `start` to `stop`; it can be started again. Its identity in the Lease begins with `pod_name`.
 
-    The event `leading` is set while the scheduler believes that it holds the Lease.
+    The event `leading` is set while the scheduler believes that it holds the Lease. With `claims`, its profile is the
+    one of the component dra: a pod waits until its ResourceClaims exist, and the extender is called for every pod.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class SchedulerStandIn:
         pod_name: str,
         *,
         timing: SchedulerTiming | None = None,
+        claims: bool = False,
     ) -> None:
         self.leading = threading.Event()
         self._endpoint = Endpoint(api_url, lambda: f"Bearer {token}" if token else None)
         self._extender_url = extender_url
         self._pod_name = pod_name
         self._timing = timing or SchedulerTiming()
+        self._claims = claims
         self._rng = random.Random(0)
         self._stop = threading.Event()
         self._gate = threading.Event()
@@ -88,8 +91,10 @@ class SchedulerStandIn:
 
     def _lead(self, candidate: Candidate, client: KubeClient) -> None:
         """Schedule pods and renew the Lease, until the Lease is lost or `stop` is called."""
-        extender = ExtenderClient(self._extender_url, self._timing.extender)
-        session = SchedulerSession(client, extender, NAME, self._timing, self._gate, self._rng)
+        extender = ExtenderClient(self._extender_url, self._timing.extender, every_pod=self._claims)
+        session = SchedulerSession(
+            client, extender, NAME, self._timing, self._gate, self._rng, claims=self._claims
+        )
         session.start()
         self.leading.set()
         while candidate.leads() and not self._stop.wait(self._timing.retry_period):

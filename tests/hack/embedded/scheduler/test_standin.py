@@ -14,6 +14,7 @@ from device_plugin.core.http_values import JSON, HttpAnswer, HttpRequest
 from device_plugin.kube.api import EVENTS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.claims.uses import CLAIMS
 from hack.embedded.scheduler import SchedulerStandIn, SchedulerTiming
 from hack.embedded.scheduler.standin import LEASE
 from tests.builders import objects
@@ -67,14 +68,14 @@ class FakeExtender:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, *, claims: bool = False) -> None:
         self.server = EmbeddedApiServer()
         self.server.start()
         self.api = KubeClient(Endpoint(self.server.url, lambda: "Bearer system:admin"), "test")
         self.extender = FakeExtender(self.api)
         url = f"http://127.0.0.1:{self.extender.server.port}"
         self.scheduler = SchedulerStandIn(
-            self.server.url, "system:kube-scheduler", url, "vgpu-0", timing=TIMING
+            self.server.url, "system:kube-scheduler", url, "vgpu-0", timing=TIMING, claims=claims
         )
 
     def close(self) -> None:
@@ -92,6 +93,15 @@ class World:
         body = objects.pod(name, limits, **{"schedulerName": "vgpu-scheduler", **spec})
         uid: str = self.api.create(PODS.json, body, "default")["metadata"]["uid"]
         return uid
+
+    def claim(self, name: str, **metadata: Any) -> None:
+        spec = {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "example.com"}}]}}
+        self.api.create(CLAIMS, {"metadata": {"name": name, **metadata}, "spec": spec}, "default")
+
+    def uses(self, pod: str, **claims: str) -> None:
+        made = [{"name": entry, "resourceClaimName": name} for entry, name in claims.items()]
+        status = {"status": {"resourceClaimStatuses": made}}
+        self.api.patch(PODS.json, Ref(pod, "default"), status, subresource="status")
 
     def get(self, name: str) -> Any:
         return self.api.get(PODS.json, Ref(name, "default"))
@@ -112,6 +122,14 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def claiming() -> Iterator[World]:
+    """A world whose scheduler has the profile for claims."""
+    made = World(claims=True)
     yield made
     made.close()
 
@@ -238,6 +256,49 @@ def test_other_pods_are_none_of_the_extenders_business(world: World) -> None:
     assert not world.where("foreign")
     assert not world.where("gated")
     assert world.extender.calls == []
+
+
+def test_with_claims_the_extender_is_asked_about_every_pod(claiming: World) -> None:
+    claiming.node("n1")
+    claiming.pod("plain")
+    claiming.pod("foreign", schedulerName="another")
+    claiming.scheduler.start()
+    assert eventually(lambda: claiming.where("plain") == "n1", SECONDS)
+    (asked,), (bound,) = claiming.extender.told("filter"), claiming.extender.told("bind")
+    assert asked["Pod"]["metadata"]["name"] == bound["PodName"] == "plain"
+
+
+def test_a_pod_is_not_asked_about_before_its_claims_exist(claiming: World) -> None:
+    claiming.node("n1")
+    claiming.pod(
+        "p",
+        resourceClaims=[{"name": "one", "resourceClaimName": "a"}, {"name": "two", "resourceClaimName": "b"}],
+    )
+    claiming.scheduler.start()
+    claiming.claim("a")
+    claiming.pod("later")
+    assert eventually(lambda: claiming.where("later") == "n1", SECONDS)
+    assert [each["Pod"]["metadata"]["name"] for each in claiming.extender.told("filter")] == ["later"]
+    assert "conditions" not in claiming.get("p")["status"]
+    claiming.claim("b")
+    assert eventually(lambda: claiming.where("p") == "n1", SECONDS)
+
+
+def test_a_pod_whose_claim_is_made_from_a_template_is_asked_about_with_its_name(claiming: World) -> None:
+    claiming.node("n1")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+    uid = claiming.pod("p", resourceClaims=[{"name": "one", "resourceClaimTemplateName": "t"}])
+    claiming.scheduler.start()
+    claiming.claim("mine", ownerReferences=[{**owner, "uid": uid}])
+    claiming.claim("another", ownerReferences=[{**owner, "uid": "other"}])
+    claiming.uses("p", one="another")
+    claiming.pod("later")
+    assert eventually(lambda: claiming.where("later") == "n1", SECONDS)
+    assert [each["Pod"]["metadata"]["name"] for each in claiming.extender.told("filter")] == ["later"]
+    claiming.uses("p", one="mine")
+    assert eventually(lambda: claiming.where("p") == "n1", SECONDS)
+    asked = claiming.extender.told("filter")[-1]["Pod"]
+    assert asked["status"]["resourceClaimStatuses"] == [{"name": "one", "resourceClaimName": "mine"}]
 
 
 def test_only_the_holder_of_the_lease_schedules(world: World) -> None:
