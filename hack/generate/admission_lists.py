@@ -2,6 +2,7 @@
 
 These are lists of the code, and the match condition `asks`, by which a policy applies only to pods that ask for a card.
 A new source of requests other than limits is one more term of `asks`: then every policy applies to its pods as well.
+The component dra adds such a term, for pods with claims.
 """
 
 import re

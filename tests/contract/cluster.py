@@ -26,7 +26,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE = "application/merge-patch+json"
 ROLES = (
     "admin", "allocator", "agent", "engine", "kueue", "controller", "kubelet", "own kubelet", "garbage collector",
-    "controller manager", "tenant", "editor",
+    "controller manager", "claim controller", "scheduler", "tenant", "editor",
 )  # fmt: skip
 # The node of the role `own kubelet`.
 OWN_NODE = "contract-home"

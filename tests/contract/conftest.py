@@ -5,7 +5,7 @@ The real one must have the policies of manifests/admission. Its administrator im
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ USERS = {
     "own kubelet": f"system:node:{OWN_NODE}",
     "garbage collector": "system:serviceaccount:kube-system:pod-garbage-collector",
     "controller manager": "system:kube-controller-manager",
+    "claim controller": "system:serviceaccount:kube-system:resource-claim-controller",
+    "scheduler": "system:kube-scheduler",
     "tenant": "jane",
     "editor": "carol",
 }
@@ -63,14 +65,7 @@ def cluster() -> Iterator[Cluster]:
         yield made
         made.close()
         return
-    tokens = {f"token-of-{role}": user for role, user in USERS.items()} | {
-        "token-of-jobs": JOB_CONTROLLER,
-        "token-of-quotas": QUOTA_CONTROLLER,
-        "token-of-claims": CLAIM_CONTROLLER,
-    }
-    policies = [*policy_files(), *job_policy_files()]
-    server = EmbeddedApiServer(policies, tokens=tokens, bookmark_seconds=0.2)
-    server.start()
+    server = stand_in([*policy_files(), *job_policy_files()])
     controllers = (
         JobController(server.url, "token-of-jobs"), QuotaController(server.url, "token-of-quotas"),
         ClaimController(server.url, "token-of-claims"),
@@ -82,13 +77,30 @@ def cluster() -> Iterator[Cluster]:
         server.store.compact()
         return version
 
-    identities = {role: {"Authorization": f"Bearer token-of-{role}"} for role in USERS}
-    made = Cluster(server.url.removeprefix("http://"), identities, forget)
+    made = seen(server, forget)
     yield made
     made.close()
     for controller in controllers:
         controller.stop()
     server.stop()
+
+
+def stand_in(policies: Sequence[Path]) -> EmbeddedApiServer:
+    """A stand-in that serves, with these policies and the tokens of all roles."""
+    tokens = {f"token-of-{role}": user for role, user in USERS.items()} | {
+        "token-of-jobs": JOB_CONTROLLER,
+        "token-of-quotas": QUOTA_CONTROLLER,
+        "token-of-claims": CLAIM_CONTROLLER,
+    }
+    server = EmbeddedApiServer(policies, tokens=tokens, bookmark_seconds=0.2)
+    server.start()
+    return server
+
+
+def seen(server: EmbeddedApiServer, forget: Callable[[str], str] | None = None) -> Cluster:
+    """The stand-in as the tests see a cluster."""
+    identities = {role: {"Authorization": f"Bearer token-of-{role}"} for role in USERS}
+    return Cluster(server.url.removeprefix("http://"), identities, forget)
 
 
 def _real(file: Path) -> Cluster:

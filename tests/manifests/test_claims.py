@@ -9,6 +9,7 @@ import pytest
 from device_plugin.core.contract.claims import GROUP, device_class
 from device_plugin.wiring.setting_sources import load
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings
+from tests.contract import claim_policies
 from tests.manifests.conftest import MANIFESTS, Installation, Object, kustomize, rendered, written
 
 AGENTS = ("vgpu-node", "vgpu-node-hygon")
@@ -74,6 +75,37 @@ def test_agents_see_where_plugins_register(tmp_path: Path, root: str) -> None:
         assert seen["/var/lib/kubelet/pod-resources"] == f"{root}/pod-resources"
 
 
+# Of pods that ask by limits alone: a mutation that only other schedulers' pods need, quotas, and Jobs.
+BY_LIMITS = {
+    "vgpu-scheduler-name", "vgpu-quota", "vgpu-queue-required-jobs", "vgpu-queue-required-pods",
+}  # fmt: skip
+
+
+def test_the_rules_for_slices_are_about_pods_with_claims_too(tmp_path: Path) -> None:
+    made = with_claims(tmp_path, "jobs", schedulerName="our-own")
+    asks = {
+        item["metadata"]["name"]: condition["expression"]
+        for item in made.of("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+        for condition in item["spec"].get("matchConditions", ())
+        if condition["name"] == "asks"
+    }
+    assert asks.keys() > BY_LIMITS
+    for name, expression in asks.items():
+        assert ('.spec.schedulerName == "our-own"' in expression) is (name not in BY_LIMITS), name
+    assert '"vgpu-scheduler"' not in json.dumps(
+        [item["spec"] for item in made.of("ValidatingAdmissionPolicy")]
+    )
+
+
+def test_the_contract_suite_has_the_policies_that_kustomize_writes(claims: Installation) -> None:
+    for item in (*claim_policies.changed(), *claim_policies.added()):
+        assert plain(claims.one(item["kind"], item["metadata"]["name"])["spec"]) == plain(item["spec"])
+    policies = [item for item in claims.objects if "Admission" in item["kind"]]
+    assert len(policies) == sum("Admission" in item["kind"] for item in rendered("default").objects) + len(
+        claim_policies.added()
+    )
+
+
 def test_the_services_get_these_rights_and_no_others(claims: Installation) -> None:
     before = {role["metadata"]["name"] for role in rendered("default").of("ClusterRole", "Role")}
     added = {
@@ -99,6 +131,11 @@ def test_the_services_get_these_rights_and_no_others(claims: Installation) -> No
         ["vgpu-cluster"],
         ["vgpu-node"],
     )
+
+
+def plain(spec: Object) -> str:
+    """The spec as text on one line: kustomize folds the lines of expressions in another way."""
+    return " ".join(json.dumps(spec, sort_keys=True).replace("\\n", " ").split())
 
 
 def _rights(role: Object) -> set[str]:

@@ -70,7 +70,9 @@ def on(*components: str) -> dict[str, object]:
 def wanted(manifests: Path, base: str, *components: str) -> list[Object]:
     folder = manifests / "overlays/mine"
     folder.mkdir()
-    content = {"resources": [f"../{base}"], "components": [f"../../components/{name}" for name in components]}
+    # Each component makes the objects that depend on it alone; the chart knows both switches.
+    names = (*components, "dra/amd") if {"dra", "amd"} <= set(components) else components
+    content = {"resources": [f"../{base}"], "components": [f"../../components/{name}" for name in names]}
     (folder / "kustomization.yaml").write_text(json.dumps(content))
     # helm makes the release's namespace itself.
     return [item for item in kustomize(folder).objects if item["kind"] != "Namespace"]
@@ -101,6 +103,11 @@ def test_so_it_is_for_older_releases(manifests: Path) -> None:
     chosen = helm("template", "vgpu", str(CHART), "--kube-version=1.34.2").stdout
     assert "MutatingAdmissionPolicy" not in chosen
     assert "MutatingAdmissionPolicy" in helm("template", "vgpu", str(CHART), "--kube-version=1.37.0").stdout
+
+
+def test_claims_are_refused_on_a_release_without_them() -> None:
+    done = helm("template", "vgpu", str(CHART), "--kube-version=1.35.4", "--set=dra.enabled=true")
+    assert "dra.enabled: ResourceClaims need Kubernetes 1.36, and this is v1.35.4" in done.stderr
 
 
 def test_it_refuses_a_release_that_is_too_old() -> None:

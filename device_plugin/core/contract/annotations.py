@@ -60,6 +60,7 @@ PART = "vgpu.io/part"
 QUEUE_REQUIRED = "vgpu.io/queue-required"
 QUOTA = "vgpu.io/quota"
 ADMISSION = "vgpu.io/admission"
+CLAIMS = "vgpu.io/claims"
 # Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
@@ -194,6 +195,9 @@ KEYS = (
         " number of slices."),
     Key(ADMISSION, "Namespace", "label", _OPERATOR,
         "`ignore` where no pod gets a card: a pod that asks is refused, and all others pass untouched, as everywhere."),
+    Key(CLAIMS, "Namespace", "label", _OPERATOR,
+        "`allowed` where pods may ask for cards by ResourceClaims, whose memory and core groups no quota counts"
+        " (component `dra`)."),
     Key(CARDS, "Node", "annotation", _AGENT, "The inventory: the node's cards, and slices to report, as JSON."),
     Key(GRANT, "Pod", "annotation", _CLUSTER,
         "The grant: card, memory and core groups of each container, as JSON. Written with the Binding, never changed by"

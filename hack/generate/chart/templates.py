@@ -9,11 +9,12 @@ from typing import Any
 import yaml
 
 from hack.generate.chart.values import COMPONENTS, Object, expression
-from hack.generate.chart.variants import Key, Variants, key
+from hack.generate.chart.variants import PER_FAMILY, Key, Variants, key
 
 OLDER_KINDS = "MutatingAdmissionPolicy"
 CURRENT = '{{- if not (include "vgpu.kubernetes131" .) }}'
 OLDER = '{{- if include "vgpu.kubernetes131" . }}'
+FAMILIES = '{{- range $prefix := splitList "," (include "vgpu.prefixes" .) }}'
 FIRST = ("apiVersion", "kind", "metadata", "name")
 
 
@@ -61,6 +62,8 @@ def _guarded(text: Sequence[str], which: Key) -> str:
     whole = "\n".join(["---", *(filled(line) for line in text)])
     if which[0].startswith(OLDER_KINDS):
         return f"{CURRENT}\n{whole}\n{{{{- end }}}}"
+    if which[0] == PER_FAMILY:
+        return f"{FAMILIES}\n{whole}\n{{{{- end }}}}"
     return whole
 
 
@@ -218,6 +221,8 @@ BLOCKS: Mapping[str, Callable[[str, str, str], str]] = {
 }  # fmt: skip
 INLINE: Mapping[str, Callable[[str], str]] = {
     "parameter": expression,
+    # The name of a family's class, as core/contract/claims.py has it.
+    "family": lambda _name: "{{ base $prefix }}.vgpu.io",
     "release": lambda name: f"{{{{ .Release.{name} }}}}",
     "value": lambda name: f"{{{{ .Values.{name} }}}}",
     "image": lambda name: f'{{{{ include "vgpu.image.{name}" . }}}}',

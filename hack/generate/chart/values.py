@@ -142,6 +142,11 @@ _SETTINGS: Mapping[str, type[msgspec.Struct]] = {
 LISTS = {"node-settings": "nodes"}
 COMPONENTS = {
     "jobs": ("jobs.enabled", "The job engine: Jobs that wait in queues, shrink and grow."),
+    "dra": (
+        "dra.enabled",
+        "Slices by ResourceClaims, beside those by limits; needs Kubernetes 1.36 or newer. Each family of"
+        " parameters.prefixes gets a DeviceClass: dcu.vgpu.io for hygon.com/dcu.",
+    ),
     "ui": (
         "ui.enabled",
         "The page for a team: people log in, and each sees what the cluster lets that person list (docs/ui-team.md).",

@@ -33,6 +33,8 @@ MAKER = (
     "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.[0]"
     ".matchExpressions.[0].operator"
 )
+# The kind of object of which each card family has one.
+PER_FAMILY = "DeviceClass"
 PAGE_NAMES = {alert.name: alert.page_name for alert in ALERTS}
 Key = tuple[str, str]
 
@@ -84,15 +86,15 @@ def _described(found: Object) -> Key:
     return kind, name.removesuffix("-hygon")
 
 
-def _of_release(content: Any) -> Any:
-    """Returns an object, or a part of it, with the release's namespace in place of the namespace of manifests/."""
+def _marked(content: Any, text: str, mark: str) -> Any:
+    """Returns an object, or a part of it, with a marker in place of each occurrence of a text."""
     match content:
         case str():
-            return content.replace(NAMESPACE, marker("release", "Namespace"))
+            return content.replace(text, mark)
         case list():
-            return [_of_release(each) for each in content]
+            return [_marked(each, text, mark) for each in content]
         case dict():
-            return {name: _of_release(each) for name, each in content.items()}
+            return {name: _marked(each, text, mark) for name, each in content.items()}
     return content
 
 
@@ -108,8 +110,16 @@ def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[di
     done = subprocess.run(
         [kubectl or "kubectl", "kustomize", folder], stdout=subprocess.PIPE, text=True, check=True
     )
-    objects = [_of_release(found) for found in yaml.safe_load_all(done.stdout) if found]
+    objects = [_of_values(found) for found in yaml.safe_load_all(done.stdout) if found]
     return [found for found in objects if found["kind"] != "Namespace"]
+
+
+def _of_values(found: dict[str, Any]) -> dict[str, Any]:
+    """Returns the object with markers for the release's namespace and, in a class, for the name of a card family."""
+    made: dict[str, Any] = _marked(found, NAMESPACE, marker("release", "Namespace"))
+    if found["kind"] == PER_FAMILY:
+        made = _marked(made, found["metadata"]["name"], marker("family", "class"))
+    return made
 
 
 def _mark_parameters(file: Path) -> dict[str, tuple[str, str]]:
