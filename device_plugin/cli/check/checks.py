@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from device_plugin.cli.check import node_checks
+from device_plugin.cli.check import claim_checks, node_checks
 from device_plugin.cli.check.installation import (
     NODE_AGENTS,
     CheckState,
@@ -22,7 +22,7 @@ from device_plugin.core.timestamps import seconds
 from device_plugin.core.versions import LEAST_KUBERNETES, minor_version
 from device_plugin.kube.api import Object
 
-# The admission policies of manifests/admission, and the policies of its component jobs.
+# The admission policies of manifests/admission, and the policies of the components jobs and dra.
 POLICIES = (
     "vgpu-cdi-annotations", "vgpu-confinement", "vgpu-deletions", "vgpu-ends", "vgpu-evictions", "vgpu-grace",
     "vgpu-grants", "vgpu-idle-limit", "vgpu-inventories", "vgpu-isolation", "vgpu-job-resizes", "vgpu-names",
@@ -33,6 +33,10 @@ JOB_POLICIES = (
     "vgpu-job-starts", "vgpu-job-widths", "vgpu-jobs", "vgpu-kind-engine", "vgpu-kind-queues", "vgpu-kind-records",
     "vgpu-kind-starts", "vgpu-kind-widths", "vgpu-kinds", "vgpu-queue-of-others", "vgpu-queue-required-jobs",
     "vgpu-queue-required-kinds", "vgpu-queue-required-pods",
+)  # fmt: skip
+CLAIM_POLICIES = (
+    "vgpu-claim-allocations", "vgpu-claims", "vgpu-class-limits", "vgpu-job-claims", "vgpu-queue-required-claims",
+    "vgpu-resource-slices",
 )  # fmt: skip
 MUTATING = ("vgpu-confinement-defaults", "vgpu-idle-default", "vgpu-scheduler-name")
 JOB_MUTATING = ("vgpu-job-suspension", "vgpu-kind-suspension")
@@ -56,12 +60,14 @@ Check = Callable[[Installation], Iterable[Finding]]
 
 
 def findings(installed: Installation) -> list[Finding]:
-    """Returns the findings of all checks, in order.
+    """Returns the findings of all checks, in order; of claims only where they are served.
 
     A check without a problem begins with a finding of its own that all is well; remarks of the check follow.
     """
     found: list[Finding] = []
     for name, check in CHECKS.items():
+        if name == claim_checks.NAME and not installed.claims():
+            continue
         told = list(check(installed))
         if all(each.state is CheckState.OK for each in told):
             found.append(Finding(name, CheckState.OK, _FINE[name]))
@@ -193,7 +199,9 @@ def _admission(installed: Installation) -> Iterator[Finding]:
         installed, "admission", "policies", "bindings", "mutating", "mutating_bindings", "workloads"
     )
     with_jobs = any(name_of(each) == "vgpu-jobs" for each in installed.workloads or ())
-    wanted = (*POLICIES, *(JOB_POLICIES if with_jobs else ()))
+    wanted = (
+        *POLICIES, *(JOB_POLICIES if with_jobs else ()), *(CLAIM_POLICIES if installed.claims() else ()),
+    )  # fmt: skip
     if not _is_there(OPTIONAL, installed.policies) and not _is_bound(OPTIONAL, installed.bindings):
         wanted = tuple(name for name in wanted if name != OPTIONAL)
         yield Finding(
@@ -356,7 +364,7 @@ def _age(lease: Object, read_at: float) -> float | None:
 CHECKS: Mapping[str, Check] = {
     "services": _services, "versions": _kubernetes, "admission": _admission, "agents": node_checks.agents,
     "cards": node_checks.cards, "plugins": node_checks.plugins, "units": node_checks.units, "annotations": _faults,
-    "clocks": _clock,
+    "clocks": _clock, claim_checks.NAME: claim_checks.claims,
 }  # fmt: skip
 _FINE = {
     "services": "all services run, in one version",
@@ -368,6 +376,7 @@ _FINE = {
     "units": "each family has one memory unit",
     "annotations": "every inventory and grant can be read",
     "clocks": "a replica leads, and all Leases are fresh",
+    claim_checks.NAME: "ResourceClaims are served on every node with cards",
 }
 
 

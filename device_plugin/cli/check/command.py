@@ -5,8 +5,9 @@
     vgpu check --image registry.example/train:1 -- python train.py
 
 It looks at the services, the versions of Kubernetes, the admission policies, the agents of all nodes, their cards,
-other device plugins, memory units, annotations that cannot be read, Leases and clocks. It changes nothing. Objects
-that you may not read are `unknown`. A cordoned card is no problem, but named.
+other device plugins, memory units, annotations that cannot be read, Leases and clocks, and with the component dra at
+the serving of ResourceClaims. It changes nothing. Objects that you may not read are `unknown`. A cordoned card is no
+problem, but named.
 
 With --image it checks an image instead: does the library limit its programs? It starts a pod of the image without a
 slice, and removes it again. In the pod only the loader of the program after -- runs, not the program. Without a program
@@ -35,6 +36,7 @@ from device_plugin.cli.check.installation import (
 )
 from device_plugin.cli.reading.allocator_deployment import REPLICA_LABELS
 from device_plugin.cli.reading.reader import ClusterReader, Scope
+from device_plugin.core.contract.claims import GROUP
 from device_plugin.core.contract.events import Event
 from device_plugin.core.printable import printable
 from device_plugin.kube.api import (
@@ -76,6 +78,11 @@ _LISTS: dict[str, tuple[Kind[Any], Where]] = {
     "refusals": (EVENTS, Where(NAMESPACE, fields="reason=FailedCreate")),
     "notices": (EVENTS, Where("default", fields=f"reason={Event.PREFLIGHT}")),
 }  # fmt: skip
+# Lists that are read where ResourceClaims are served.
+_CLAIM_LISTS: dict[str, Kind[Any]] = {
+    "classes": _json(GROUP, "deviceclasses", "DeviceClass"),
+    "resource_slices": _json(GROUP, "resourceslices", "ResourceSlice"),
+}
 _INSTALLED = ("agents", "replicas", "refusals")
 """Lists of the namespace where vgpu is installed."""
 _NEWER = ("mutating", "mutating_bindings")
@@ -152,9 +159,11 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
             read["node_leases_at"] = time.time()
     workloads = [_listed(client, "workloads", kind, Where(namespace, OURS), missing) for kind in _WORKLOADS]
     read["workloads"] = None if None in workloads else [each for listed in workloads for each in listed or ()]
-    lease = allocator_of(read["workloads"], namespace).lease
-    read["leases"] = _listed(client, "leases", LEASES.json, Where(lease.namespace), missing)
+    service = allocator_of(read["workloads"], namespace)
+    read["leases"] = _listed(client, "leases", LEASES.json, Where(service.lease.namespace), missing)
     read["leases_at"] = time.time()
+    for name, kind in _CLAIM_LISTS.items() if service.claims else ():
+        read[name] = _listed(client, name, kind, EVERYWHERE, missing)
     mutating = read["mutating"] is not None or "mutating" in missing
     return Installation(
         ClusterReader(client, Scope()).read(), has_mutating=mutating, missing=missing, namespace=namespace,

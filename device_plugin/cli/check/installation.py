@@ -57,6 +57,8 @@ class Installation:
     - `leases_at` and `node_leases_at` are the local times, in seconds since 1970, when these two lists had been read:
       to read all other lists takes longer than a Lease is valid.
     - `notices` are the events Preflight of nodes; `refusals` are the events FailedCreate of the namespace.
+    - `classes` are the DeviceClasses and `resource_slices` the ResourceSlices of all drivers; they are read only if the
+      cluster service serves ResourceClaims.
     - `server` is the version of the API server, such as `v1.36.3`; empty if unknown.
     """
 
@@ -76,6 +78,8 @@ class Installation:
     node_leases_at: float = 0.0
     notices: Objects = None
     refusals: Objects = None
+    classes: Objects = None
+    resource_slices: Objects = None
     server: str = ""
     missing: Mapping[str, str] = field(default_factory=dict)
     namespace: str = NAMESPACE
@@ -91,6 +95,10 @@ class Installation:
             if inventory is not None:
                 found[node.name] = inventory
         return found
+
+    def claims(self) -> bool:
+        """True if the cluster service serves ResourceClaims."""
+        return allocator_of(self.workloads, self.namespace).claims
 
     def workload(self, name: str) -> Object | None:
         """Returns the Deployment or DaemonSet of this name; None if it was not read or does not exist."""

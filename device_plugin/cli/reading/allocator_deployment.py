@@ -21,6 +21,7 @@ REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluste
 """Selects the pods of the cluster service."""
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
 FAMILIES, MOST_PREFIXES = "FAMILIES", 64
+CLAIMS = "VGPU_CLAIMS"
 LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
 ROLE = f"ask-allocator ({pages.OPERATIONS})"
 
@@ -30,14 +31,15 @@ class AllocatorDeployment:
     """The settings of the cluster service in `namespace`. `prefixes` are its resource prefixes; empty if unknown.
 
     `lease` is the Lease of the kube-scheduler that asks it. The holder of the Lease has the name of the leading
-    replica's pod, or of its node if `by_node`. `unread` is the error if the Deployment could not be read; the other
-    fields are then as in manifests/base.
+    replica's pod, or of its node if `by_node`. `claims` is true if it serves ResourceClaims. `unread` is the error if
+    the Deployment could not be read; the other fields are then as in manifests/base.
     """
 
     namespace: str
     lease: Ref
     prefixes: tuple[str, ...] = ()
     by_node: bool = False
+    claims: bool = False
     unread: ApiError | None = None
 
 
@@ -56,7 +58,10 @@ def read_deployment(found: Object) -> AllocatorDeployment:
         fields[variable["name"]] = str(source.get("fieldPath") or "")
     lease = Ref(texts.get(LEASE_NAME) or LEASE, texts.get(LEASE_NAMESPACE) or namespace)
     prefixes = comma_list(texts[FAMILIES])[:MOST_PREFIXES] if texts.get(FAMILIES) else ()
-    return AllocatorDeployment(namespace, lease, prefixes, fields.get(REPLICA_NAME) == "spec.nodeName")
+    return AllocatorDeployment(
+        namespace, lease, prefixes, fields.get(REPLICA_NAME) == "spec.nodeName",
+        texts.get(CLAIMS, "").lower() == "true",
+    )  # fmt: skip
 
 
 def comma_list(text: str) -> tuple[str, ...]:

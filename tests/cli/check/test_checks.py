@@ -143,6 +143,10 @@ SOUND = Installation(
 )
 
 
+# The checks of every installation.
+BASE = [name for name in checks.CHECKS if name != "claims"]
+
+
 def problems(installed: Installation) -> list[Finding]:
     return [each for each in findings(installed) if each.state is CheckState.PROBLEM]
 
@@ -167,7 +171,7 @@ def test_of_many_annotations_that_cannot_be_read_a_few_are_named() -> None:
 
 def test_of_a_sound_installation_each_check_says_so() -> None:
     found = findings(SOUND)
-    assert [each.check for each in found] == list(checks.CHECKS)
+    assert [each.check for each in found] == BASE
     assert {each.state for each in found} == {CheckState.OK}
 
 
@@ -388,7 +392,7 @@ def test_nothing_that_was_not_read_is_ok(lists: tuple[str, ...]) -> None:
     found = findings(replace(SOUND, **unread, missing=missing))
     assert {each.text for each in found if each.state is CheckState.UNKNOWN} == {*missing.values()}
     ok = {each.check for each in found if each.state is CheckState.OK}
-    assert ok == set(checks.CHECKS) - {check for name in lists for check in LOOKING[name]}
+    assert ok == set(BASE) - {check for name in lists for check in LOOKING[name]}
     assert not [each for each in found if each.state is CheckState.PROBLEM]
 
 
@@ -497,7 +501,8 @@ def test_pods_that_pod_security_refuses_have_the_label_as_their_cure() -> None:
 
 def test_the_policies_are_those_of_the_manifests() -> None:
     found: dict[str, set[str]] = {}
-    for folder, kept in ((MANIFESTS / "admission", "base"), (MANIFESTS / "components/jobs", "jobs")):
+    folders = {"admission": "base", "components/jobs": "jobs", "components/dra": "claims"}
+    for folder, kept in ((MANIFESTS / name, kept) for name, kept in folders.items()):
         for file in folder.glob("*.yaml"):
             for each in yaml.safe_load_all(file.read_text()):
                 if each["kind"].endswith("AdmissionPolicy"):
@@ -507,6 +512,7 @@ def test_the_policies_are_those_of_the_manifests() -> None:
         "base MutatingAdmissionPolicy": set(checks.MUTATING),
         "jobs ValidatingAdmissionPolicy": set(checks.JOB_POLICIES),
         "jobs MutatingAdmissionPolicy": set(checks.JOB_MUTATING),
+        "claims ValidatingAdmissionPolicy": set(checks.CLAIM_POLICIES),
     }
 
 
