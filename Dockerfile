@@ -8,8 +8,9 @@ FROM quay.io/pypa/manylinux2014_aarch64 AS native-arm64
 FROM native-${TARGETARCH} AS native
 COPY vgpu_runtime /source/vgpu_runtime
 COPY device_plugin/core/placement/kernel /source/device_plugin/core/placement/kernel
+COPY device_plugin/adapters/name_sums /source/device_plugin/adapters/name_sums
 RUN make -C /source/vgpu_runtime /source/build/libvgpu.so /source/build/vgpu-tell /source/build/vgpu-smi \
-    /source/build/vgpu-loads /source/build/libvgpu-scores.so
+    /source/build/vgpu-loads /source/build/libvgpu-scores.so /source/build/libvgpu-names.so
 
 # The driver of simulated cards goes into containers that are ours.
 FROM debian:bookworm-slim AS driver
@@ -43,7 +44,7 @@ COPY --from=files /opt/vgpu/packages /opt/vgpu/packages
 COPY --from=files /opt/vgpu/device_plugin /opt/vgpu/device_plugin
 COPY --from=files /opt/vgpu/vgpu_runtime /opt/vgpu/vgpu_runtime
 COPY --from=native /source/build/libvgpu.so /source/build/vgpu-tell /source/build/vgpu-smi \
-    /source/build/vgpu-loads /source/build/libvgpu-scores.so /opt/vgpu/build/
+    /source/build/vgpu-loads /source/build/libvgpu-scores.so /source/build/libvgpu-names.so /opt/vgpu/build/
 COPY hack/testbed/images/vgpu /usr/local/bin/vgpu
 ENV PYTHONPATH=/opt/vgpu:/opt/vgpu/packages
 ENV PYTHONUNBUFFERED=1

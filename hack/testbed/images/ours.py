@@ -79,8 +79,8 @@ def _native_files(source: Path, architecture: str) -> Mapping[str, Path]:
     folder = source / "build"
     if architecture != oci.ARCHITECTURE:
         folder /= MACHINES[architecture]
-    # The last one is not a container's: device_plugin/core/placement/kernel.
-    names = (*(file.name for file in (LIBRARY, TELL, SMI, LOADS)), "libvgpu-scores.so")
+    # The last two are the cluster service's: device_plugin/core/placement/kernel and device_plugin/adapters/name_sums.
+    names = (*(file.name for file in (LIBRARY, TELL, SMI, LOADS)), "libvgpu-scores.so", "libvgpu-names.so")
     return {f"opt/vgpu/build/{name}": folder / name for name in names}
 
 

@@ -1,15 +1,24 @@
-"""Computes a sum over thousands of names in a JSON list, without decoding them; their order does not matter."""
+"""Computes a sum over thousands of names in a JSON list, without decoding them; their order does not matter.
 
+The compiled function takes half of the time of numpy, and for names of several lengths a fifth to a tenth. numpy
+computes the sum where nothing was compiled. The two do not give the same sum, but each gives one sum for the same names.
+"""
+
+import ctypes
 import secrets
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+# Where `make native` and the image have the compiled function.
+LIBRARY = f"{__file__.rpartition('/device_plugin/')[0]}/build/libvgpu-names.so"
 WORD = 8
 # The most words of a name of an object, which has at most 253 characters.
 _MOST_WORDS = 32
 # Odd random factors, made in each process, so that nobody can choose names with the same sum as other names.
 _FACTORS = np.frombuffer(secrets.token_bytes(WORD * (_MOST_WORDS + 2)), dtype=np.uint64) | np.uint64(1)
+_FACTOR = int(_FACTORS[0])
 _HALF = np.uint64(32)
 # For each number n, the mask of the last n bytes of a word.
 _LAST = np.array([(1 << 64) - (1 << 8 * (WORD - n)) for n in range(WORD + 1)], dtype=np.uint64)
@@ -23,7 +32,31 @@ def name_sum(text: bytes) -> int | None:
 
     The usual form is `["node-1","node-2"]`, as Go writes it: no spaces, and no character that is escaped with a \.
     """
-    if not text.startswith(b'["') or text.find(b'"', 2) < 0 or b"\\" in text:
+    library = compiled()
+    if library is None:
+        return sum_by_numpy(text)
+    # The compiled function returns 0 for an unusual form.
+    return library.vgpu_name_sum(text, len(text), _FACTOR) or None
+
+
+@cache
+def compiled() -> ctypes.PyDLL | None:
+    """The loaded library with the compiled function; None if there is no file for this machine.
+
+    A call keeps the interpreter's lock, because to get it back could take longer than the call.
+    """
+    try:
+        library = ctypes.PyDLL(LIBRARY)
+    except OSError:
+        return None
+    library.vgpu_name_sum.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_uint64]
+    library.vgpu_name_sum.restype = ctypes.c_uint64
+    return library
+
+
+def sum_by_numpy(text: bytes) -> int | None:
+    """Returns the sum as `name_sum` does, by numpy alone; None also for a name of more than 256 bytes."""
+    if not text.startswith(b'["') or not text.endswith(b'"]') or text.find(b'"', 2) < 0 or b"\\" in text:
         return None
     words = _of_one_length(text) or _of_any_length(text)
     if words is None:
@@ -49,7 +82,7 @@ def _of_one_length(text: bytes) -> Words | None:
     step = text.index(b'"', 2) + 1
     count, rest = divmod(len(text) - 1, step)
     width = step - 1
-    if rest or not WORD <= width <= WORD * _MOST_WORDS or not text.endswith(b'"]'):
+    if rest or not WORD <= width <= WORD * _MOST_WORDS:
         return None
     commas = np.ndarray((count - 1,), np.uint8, text, offset=step, strides=(step,))
     if (commas != _COMMA).any():
