@@ -7,7 +7,7 @@ A pod's cgroup, v1 or v2, is named by the cgroupfs driver (`pod<uid>`) or by sys
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -71,6 +71,10 @@ class ProcProcesses:
         return [
             process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]
         ]
+
+    def live_pods(self) -> Collection[str]:
+        """Returns the UIDs of the pods that had processes at the last `look`."""
+        return list(self._by_pod)
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
         """Returns mountinfo of a process, MOUNT_BYTES at most, and true if that is all; None if the process is gone."""

@@ -1,6 +1,6 @@
 """Protocols of the services that the node agent uses; `wiring` connects them to the adapters."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from device_plugin.core.machine import DeviceHealth, Holder
@@ -40,6 +40,9 @@ class HostProcesses(Protocol):
 
         At most `most` of each container; a few of each if None.
         """
+
+    def live_pods(self) -> Collection[str]:
+        """The UIDs of the pods that had processes at the latest look."""
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
         """The process's mountinfo text, and whether it is complete; None if the process is gone or in no pod."""

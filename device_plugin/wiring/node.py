@@ -27,6 +27,7 @@ from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import PODS, RESOURCE_SLICES, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.claim_users import ClaimUsers
 from device_plugin.node.checks.covered import CoveredSlices
 from device_plugin.node.checks.driver_slices import DriverSlices
 from device_plugin.node.checks.idle_pods import IdlePods
@@ -183,7 +184,13 @@ class NodeService:
             self._server, self._plugins / server.KUBELET, self._records, self._starts, self._others
         )
         reclaimer = Reclaimer(
-            self._records, self._writable, self._injector, self._node_pods, self._starter, self._api
+            self._records,
+            self._writable,
+            self._injector,
+            self._node_pods,
+            self._starter,
+            self._api,
+            ClaimUsers(host.processes),
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, driver, self._api)

@@ -101,6 +101,7 @@ def test_a_process_is_found_by_the_cgroup_of_its_container(proc: Proc, path: str
     proc.run(41, line.format(f"{path}/cri-containerd-1.scope").replace(UID, OTHER).replace(FLAT, OTHER))
     proc.run(42, "0::/kubepods.slice\n")
     assert proc.look() == [40]
+    assert set(proc.host.live_pods()) == {UID, OTHER}
     assert proc.host.mounts(40) == ("1 0 0:1 / / rw - a b c\n", True)
     assert not proc.host.problem()
 

@@ -1,8 +1,7 @@
 """The agent's whole loop in virtual time: its kubelet, other plugins and processes do what the test says."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,38 +102,6 @@ class Folder:
             raise KubeletError("no options")
 
 
-@dataclass
-class Host:
-    """Processes by pod, each with its mounts."""
-
-    mounted: dict[str, dict[int, str]] = field(default_factory=dict)
-    whole: bool = True
-    opened: dict[int, list[str]] = field(default_factory=dict)
-    looks: int = 0
-    reads: int = 0
-
-    def look(self) -> None:
-        self.looks += 1
-
-    def of(self, pod: str, most: int | None = None) -> Sequence[int]:
-        return list(self.mounted.get(pod, {}))[:most]
-
-    def open_files(self, process: int) -> Iterator[str]:
-        yield from self.opened.get(process, ())
-
-    def mounts(self, process: int) -> tuple[str, bool] | None:
-        self.reads += 1
-        texts = [text for processes in self.mounted.values() for p, text in processes.items() if p == process]
-        return (texts[0], self.whole) if texts else None
-
-    def container(self, process: int) -> tuple[str, str] | None:
-        found = [(pod, f"c-{pod}") for pod, processes in self.mounted.items() if process in processes]
-        return found[0] if found else None
-
-    def own_mounts(self) -> str:
-        return "1 0 8:1 / / rw - ext4 sda rw\n"
-
-
 class Looping:
     """An agent that follows `peer`. The kubelet and the container `a` are there once the test starts them.
 
@@ -145,7 +112,7 @@ class Looping:
         self, folder: Path, peer: Peer | None = None, exclude: Sequence[str] = (), *, claims: bool = False
     ) -> None:
         self.parts = Parts(folder, peer or Peer(), exclude=exclude)
-        self.peer, self.host = self.parts.peer, Host()
+        self.peer, self.host = self.parts.peer, self.parts.host
         self.socket = folder / "kubelet.sock"
         (folder / "pod-resources").mkdir(exist_ok=True)
         self.made: dict[str, Plugin] = {}

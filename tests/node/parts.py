@@ -1,6 +1,6 @@
 """The agent's parts on a simulated machine, with a kubelet and an API server that do what the test says."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.kube.api import Named
 from device_plugin.kube.errors import GoneError, UnknownError
 from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.claim_users import ClaimUsers
 from device_plugin.node.checks.kernel_limits import KernelLimits
 from device_plugin.node.checks.refused import RefusedStarts
 from device_plugin.node.slices.pods import NodePods
@@ -123,6 +124,41 @@ class Peer(NodeApi):
         return pod in self.living
 
 
+@dataclass
+class Host:
+    """Processes by pod, each with its mounts."""
+
+    mounted: dict[str, dict[int, str]] = field(default_factory=dict)
+    whole: bool = True
+    opened: dict[int, list[str]] = field(default_factory=dict)
+    looks: int = 0
+    reads: int = 0
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def of(self, pod: str, most: int | None = None) -> Sequence[int]:
+        return list(self.mounted.get(pod, {}))[:most]
+
+    def live_pods(self) -> Collection[str]:
+        return list(self.mounted)
+
+    def open_files(self, process: int) -> Iterator[str]:
+        yield from self.opened.get(process, ())
+
+    def mounts(self, process: int) -> tuple[str, bool] | None:
+        self.reads += 1
+        texts = [text for processes in self.mounted.values() for p, text in processes.items() if p == process]
+        return (texts[0], self.whole) if texts else None
+
+    def container(self, process: int) -> tuple[str, str] | None:
+        found = [(pod, f"c-{pod}") for pod, processes in self.mounted.items() if process in processes]
+        return found[0] if found else None
+
+    def own_mounts(self) -> str:
+        return "1 0 8:1 / / rw - ext4 sda rw\n"
+
+
 class Parts:
     """One life of an agent on the machine in `folder`; make another to restart it."""
 
@@ -160,9 +196,11 @@ class Parts:
         self.claims = ClaimStarts(
             "n1", peer, self.active, self.records, self.injector, self.cards, self.starter
         )
+        self.host = Host()
         self.reclaimer = Reclaimer(
-            self.records, self.writable, self.injector, self.active, self.starter, peer, lambda: self.now
-        )
+            self.records, self.writable, self.injector, self.active, self.starter, peer,
+            ClaimUsers(self.host, lambda: self.now), lambda: self.now,
+        )  # fmt: skip
 
     def cards(self) -> Mapping[str, LocalCard]:
         """The cards as they report themselves now."""

@@ -292,6 +292,7 @@ def blocking_record(
 ) -> Record | None:
     """A record of another pod that is still `alive` and clashes with the `wanted` slices; None if there is none.
 
+    A record with a claim is alive until it is removed: pods that share the claim may use its slices (claim_users.py).
     A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can
     outlive its object, and a successor that the allocator has already placed there must wait for them.
 
@@ -305,12 +306,12 @@ def blocking_record(
         beside = [(r, s) for r in others for s in r.slices if s.card == uuid]
         cores = core_mask(core for s in own for core in s.cores)
         for record, held in beside:
-            if core_mask(held.cores) & cores and alive(record.pod):
+            if core_mask(held.cores) & cores and (record.claim or alive(record.pod)):
                 return record
         # `alive` reads cgroups, so it is called only where the answer matters.
         size = sizes.get(uuid)
         if size is not None and _exceeds(size, own, beside):
-            beside = [(r, s) for r, s in beside if alive(r.pod)]
+            beside = [(r, s) for r, s in beside if r.claim or alive(r.pod)]
             if beside and _exceeds(size, own, beside):
                 return beside[-1][0]
     return None

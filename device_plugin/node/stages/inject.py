@@ -31,7 +31,7 @@ from device_plugin.core.enforcement import strongest
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.checks.preflight import not_executable
 from device_plugin.node.slices.admission import Wanted
-from device_plugin.node.slices.records import CONFIG, Record, Records, write_file
+from device_plugin.node.slices.records import CLAIM, CONFIG, Record, Records, write_file
 from device_plugin.node.slices.slice_ids import SliceIds
 from device_plugin.node.slices.writable import PROGRESS, USAGE, WritableFiles
 from device_plugin.node.vendors.families import CARD_VARIABLES
@@ -235,12 +235,16 @@ class Injector:
             self._spec(name).unlink(missing_ok=True)
 
     def unrecorded(self) -> list[str]:
-        """The names of our CDI devices that no record has: a crash between two writes leaves them."""
+        """The names of our CDI devices that no record has: a crash between two writes leaves them.
+
+        While records are damaged, those of claims are left out: no call of the kubelet would write them again.
+        """
         known = {name for record in self._records.all() for name in record.names.values()}
         found = (
             path.name.removeprefix("vgpu-").removesuffix(".json") for path in self._cdi.glob("vgpu-*.json")
         )
-        return [name for name in found if name not in known]
+        kept = f"{CLAIM}-" if self._records.damaged() else None
+        return [name for name in found if name not in known and not (kept and name.startswith(kept))]
 
     def _vendor_files(self, record: Record, carrier: str) -> ContainerFiles[FamilyLimit]:
         """The vendors' files, devices and variables for the slices, each reduced to the present size of its card."""

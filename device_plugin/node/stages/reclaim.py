@@ -9,6 +9,7 @@ from device_plugin.core.contract.cards import AGENT_SECONDS
 from device_plugin.core.contract.events import Event
 from device_plugin.kube.errors import ApiError
 from device_plugin.node.api import NodeApi
+from device_plugin.node.checks.claim_users import ClaimUsers
 from device_plugin.node.slices import admission
 from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.slices.pods import NodePods
@@ -41,6 +42,7 @@ class Reclaimer:
         pods: NodePods,
         starter: Starter,
         api: NodeApi,
+        users: ClaimUsers,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
@@ -49,6 +51,7 @@ class Reclaimer:
         self._pods = pods
         self._starter = starter
         self._api = api
+        self._users = users
         self._clock = clock
         self._uncut: set[str] = set()
         # By pod UID and container name.
@@ -77,8 +80,10 @@ class Reclaimer:
             return 0
         ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
         alive = {uid for uid in {record.pod for record in ended} if self._pods.running(uid)}
-        self._note([record for record in ended if record.pod in alive])
-        return sum(self._remove(record) for record in ended if record.pod not in alive)
+        # A claim ends before its pod does, and its record with it: seldom is one left here to be looked at.
+        lingering = [r for r in ended if r.pod in alive or (r.claim and self._users.using(r))]
+        self._note(lingering)
+        return sum(self._remove(record) for record in ended if record not in lingering)
 
     def _note(self, lingering: Sequence[Record]) -> None:
         """Note when the pods of the `lingering` records ended, and which of these records are outliving.

@@ -1,6 +1,6 @@
 """Reading the render files of all pods: how long a look takes, and that each process has its turn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from device_plugin.node.checks.render_files import RenderFile
 from device_plugin.node.checks.render_scan import CONTAINER_PROCESSES, READ_SECONDS, RenderScan
@@ -31,6 +31,9 @@ class Host:
 
     def look(self) -> None:
         raise AssertionError("the agent's other stages do that")
+
+    def live_pods(self) -> Collection[str]:
+        raise NotImplementedError
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
         raise NotImplementedError

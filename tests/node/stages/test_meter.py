@@ -17,8 +17,7 @@ from device_plugin.node.stages.meter import Meter
 from tests.builders.cards import MEM
 from tests.exposed import values
 from tests.node.kfd_tree import KfdTree
-from tests.node.looping import Host
-from tests.node.parts import Parts, Peer
+from tests.node.parts import Host, Parts, Peer
 from vgpu_runtime import region, sim
 
 USED, LIMIT = "vgpu_slice_memory_used_bytes", "vgpu_slice_memory_limit_bytes"

@@ -157,6 +157,7 @@ def test_a_claim_waits_for_a_container_that_outlives_its_pod(parts: Parts) -> No
     with pytest.raises(NotNowError, match="still runs on this slice"):
         parts.prepare(second)
     parts.peer.living.clear()
+    parts.claims.unprepare("claim-uid-a-main", 0.0)
     parts.prepare(second)
 
 
@@ -220,3 +221,44 @@ def test_calls_that_wait_end_when_the_agent_stops(parts: Parts) -> None:
     with pytest.raises(NotNowError, match="no answer"):
         parts.claims.prepare("default", "a-main", "claim-uid-a-main", 3600.0)
     assert pod.uid not in {record.pod for record in parts.records.all()}
+
+
+def test_the_slices_of_a_claim_are_held_while_another_pod_uses_its_files(parts: Parts) -> None:
+    pod = parts.bind_claims("a", {"main": [slice_of(parts)]})
+    parts.prepare(pod)
+    (record,) = parts.records.all()
+    mounted = (
+        f"11 10 8:1 {parts.records.folder(*record.key)}/vgpu.conf /etc/vgpu/vgpu.conf ro - ext4 sda ro\n"
+    )
+    parts.host.mounted = {"uid-other": {7: "1 0 8:1 / / rw - ext4 sda rw\n"}, "uid-thief": {9: mounted}}
+    parts.reclaimer.sweep()
+    del parts.peer.pods["default", "a"]
+    parts.active.change(pod, gone=True)
+    parts.now += 10
+    for _ in range(5):
+        parts.reclaimer.sweep()
+        parts.now += 10
+    assert parts.reclaimer.outliving() == (record,)
+    second = parts.bind_claims("b", {"main": [slice_of(parts)]})
+    with pytest.raises(NotNowError, match="still runs on this slice"):
+        parts.prepare(second)
+    del parts.host.mounted["uid-thief"]
+    parts.now += 10
+    assert parts.reclaimer.sweep() == 1
+    parts.prepare(second)
+
+
+def test_a_record_of_a_claim_that_was_lost_is_made_again_and_its_spec_stays(
+    parts: Parts, tmp_path: Path
+) -> None:
+    pod = parts.bind_claims("a", {"main": [slice_of(parts)]})
+    found = parts.prepare(pod)
+    (record,) = parts.records.all()
+    (parts.records.folder(*record.key) / "record.json").write_text("{")
+    again = Parts(tmp_path, parts.peer)
+    again.start()
+    again.reclaimer.restore()
+    (restored,) = again.records.all()
+    assert (restored.claim, restored.names) == (record.claim, record.names)
+    assert config_of(again.edits(found.cdi))
+    assert again.prepare(pod) == found
