@@ -1,7 +1,7 @@
 """Computes a sum over thousands of names in a JSON list, without decoding them; their order does not matter.
 
 The compiled function takes half of the time of numpy, and for names of several lengths a fifth to a tenth. numpy
-computes the sum where nothing was compiled. The two do not give the same sum, but each gives one sum for the same names.
+computes the sum where nothing was compiled. The two give different sums, but each gives one sum for the same names.
 """
 
 import ctypes

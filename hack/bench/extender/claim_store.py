@@ -22,7 +22,7 @@ class ClaimConflictError(Exception):
 
 
 class ClaimStore:
-    """Claims by the number of their pod. Those of pods that hold slices at first have no allocation."""
+    """The claims by the number of their pod. The first ones, of pods that hold slices already, have no allocation."""
 
     def __init__(self, workload: ClusterModel, filled: int) -> None:
         self._asked = [_spec(request) for request in workload.requests()]
