@@ -9,6 +9,7 @@ import msgspec
 from device_plugin.allocator.openings import moves_as_text, opening, placed_pods
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
+from device_plugin.core.claims import UnknownClaimError
 from device_plugin.core.contract.annotations import GROUP
 from device_plugin.core.contract.cards import Inventory, SliceState, memory_units
 from device_plugin.core.contract.grants import Grant, ranges
@@ -130,12 +131,15 @@ class Explainer(Service):
     ) -> UnplacedPod:
         try:
             request = self._view.pods.request_of(pod)
+        except UnknownClaimError as error:
+            # kube-scheduler does not try it, and writes no condition to it.
+            return _entry(pod, f"{PodState.CLAIM.text}: {error}", PodState.CLAIM)
         except RequestError as error:
             malformed = Reason.MALFORMED
             return UnplacedPod(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
             return _entry(pod, PodState.NO_SLICE.text, PodState.NO_SLICE)
-        if wrong := self._wrong_in_group(pod):
+        if wrong := self._wrong(pod, request):
             return UnplacedPod(
                 pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value
             )
@@ -166,12 +170,12 @@ class Explainer(Service):
         with self._view.lock:
             return [*self._view.reports.summary(), *self._view.promises.slices.summary()]
 
-    def _wrong_in_group(self, pod: Pod) -> str:
-        """The problem of the pod's group that keeps all of its pods waiting, as text; empty if there is none."""
-        if not pod.label(GROUP):
+    def _wrong(self, pod: Pod, request: PodRequest) -> str:
+        """The problem of the pod's group or claims that keeps the pod waiting, as text; empty if there is none."""
+        if not (pod.label(GROUP) or request.claims):
             return ""
         with self._view.lock:
-            return self._allocator.groups.problem((pod.namespace, pod.label(GROUP)))
+            return self._allocator.problem(pod, request)
 
     def _answer(
         self, pod: Pod, request: PodRequest, planner: Planner, beneficiary: str

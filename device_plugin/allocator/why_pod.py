@@ -13,6 +13,7 @@ from device_plugin.allocator.openings import ending, moves_as_text, opening, pla
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.core.answers import Answer, sentence
+from device_plugin.core.claims import UnknownClaimError
 from device_plugin.core.contract.annotations import IDLE_LIMIT
 from device_plugin.core.contract.grants import Grant, ranges
 from device_plugin.core.contract.reasons import Reason
@@ -135,24 +136,29 @@ class PodAnswers(Service):
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:
-            return PodAnswer(name, Reason.MALFORMED.value, says=f"is refused: {error}")
+            # The claims of a bound pod may be gone, or not be readable by the caller.
+            return self._bound(pod, name, "") if pod.node or pod.ended else _refused(name, error)
         if request is None:
             return PodAnswer(name, PodState.NO_SLICE.value, says=PodState.NO_SLICE.text)
         asks = asked_text(request)
-        if pod.ended:
-            return PodAnswer(name, PodState.ENDED.value, asks, f"{PodState.ENDED.text} ({pod.phase})")
-        if pod.node:
-            grant = self._view.ledger.grant(pod.uid)
-            held = (
-                f"{PodState.BOUND.text} {grant_text(grant)}"
-                if grant
-                else f"is on {pod.node} without a grant of vgpu"
-            )
-            says, notes = f"{held} (phase {pod.phase})", self._idle_notes(pod)
-            return PodAnswer(name, PodState.BOUND.value, asks, says, notes, grant=grant)
+        if pod.node or pod.ended:
+            return self._bound(pod, name, asks)
         if (reserved := self._view.ledger.grant(pod.uid)) is not None:
             return self._reserved(pod, asks, reserved)
         return self._unbound(pod, name, asks, request, nodes, limits)
+
+    def _bound(self, pod: Pod, name: str, asks: str) -> PodAnswer:
+        """The answer about a pod that is bound, or has ended."""
+        if pod.ended:
+            return PodAnswer(name, PodState.ENDED.value, asks, f"{PodState.ENDED.text} ({pod.phase})")
+        grant = self._view.ledger.grant(pod.uid)
+        held = (
+            f"{PodState.BOUND.text} {grant_text(grant)}"
+            if grant
+            else f"is on {pod.node} without a grant of vgpu"
+        )
+        says, notes = f"{held} (phase {pod.phase})", self._idle_notes(pod)
+        return PodAnswer(name, PodState.BOUND.value, asks, says, notes, grant=grant)
 
     def _idle_notes(self, pod: Pod) -> tuple[str, ...]:
         """The text about the idle limit of a bound pod; empty if it has none."""
@@ -245,6 +251,14 @@ class PodAnswers(Service):
     def _names(self, plan: MovePlan | None) -> tuple[str, ...]:
         pods = (self._view.pods.get(move.source.pod) for move in plan.moves) if plan else ()
         return tuple(sorted(f"{pod.namespace}/{pod.name}" for pod in pods if pod is not None))
+
+
+def _refused(name: str, error: RequestError) -> PodAnswer:
+    """The answer about a pod whose request cannot be read, or whose claim does not exist yet."""
+    if isinstance(error, UnknownClaimError):
+        state = PodState.CLAIM
+        return PodAnswer(name, state.value, says=f"{state.text}: {error}", advice=sentence(state.advice))
+    return PodAnswer(name, Reason.MALFORMED.value, says=f"is refused: {error}")
 
 
 def asked_text(request: PodRequest) -> str:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.adapters.kube.templates import TemplatePod, read_template
-from device_plugin.allocator.why_pod import PodAnswer, asked_text
+from device_plugin.allocator.why_pod import NAMES, PodAnswer, asked_text
 from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.engine import EngineError
 from device_plugin.cli.access.names import Named, named
@@ -37,6 +37,7 @@ from device_plugin.core.answers import Answer, sentence
 from device_plugin.core.batch import JOB_NAME, Job
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.contract.reasons import Reason
+from device_plugin.core.counted import few_of
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.pod_states import PodState
@@ -138,7 +139,7 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
         request = pod_request(pod, local_allocator.prefixes_of(template.pod))
     except RequestError as error:
         return PodAnswer(name, Reason.MALFORMED.value, says=f"is refused: {error}")
-    asks = asked_text(request) if request is not None else "no slice of a card"
+    asks = asked_text(request) if request is not None else _unread(pod)
     if pod.node:
         return PodAnswer(name, PodState.BOUND.value, asks, f"is on {pod.node} (phase {pod.phase})")
     said = pod.obstacles.said.rstrip(".") or "kube-scheduler has said nothing of it yet"
@@ -146,6 +147,14 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
     advice = reasons[0].advice if reasons else ""
     state = reasons[0].value if reasons else "unknown"
     return PodAnswer(name, state, asks, "waits", (said,), sentence(advice))
+
+
+def _unread(pod: Pod) -> str:
+    """Returns what a pod asks for that names no slice in its limits."""
+    if not pod.claims:
+        return "no slice of a card"
+    stored = (of or f"{name} (not made yet)" for name, of in pod.claims.items())
+    return f"what its ResourceClaims ask for ({few_of(list(stored), NAMES)})"
 
 
 def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:

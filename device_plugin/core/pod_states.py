@@ -15,6 +15,12 @@ class PodState(Situation):
         "wait some minutes, then see the events of the pod and the log of kube-scheduler",
     )
     HELD = "held", "the pod is held by", "remove the gate, change the pod, or add what it requires"
+    CLAIM = (
+        "claim",
+        "waits for its claim",
+        "create the ResourceClaim, or the template that the pod names; for devices of another driver, give the pod"
+        " another schedulerName",
+    )
     PREEMPTING = (
         "preempting",
         "kept for it and still used by",
@@ -30,5 +36,12 @@ class PodState(Situation):
     )
 
 
-WAITING_STATES = (PodState.FITS, PodState.HELD, PodState.PREEMPTING, PodState.KEPT, PodState.NO_SLICE)
+WAITING_STATES = (
+    PodState.FITS,
+    PodState.HELD,
+    PodState.CLAIM,
+    PodState.PREEMPTING,
+    PodState.KEPT,
+    PodState.NO_SLICE,
+)
 """The states of pods of our scheduler that have no node, and that no Reason refuses."""

@@ -12,6 +12,7 @@ from device_plugin.core.ledger import Snapshot
 from device_plugin.core.obstacles import Obstacles
 from device_plugin.core.placement import Placer
 from tests.builders.cards import inventory
+from tests.builders.claims import claim, claim_pod
 from tests.cluster.world import Apart, Replica, World
 
 
@@ -138,3 +139,16 @@ def test_a_card_says_how_many_slices_it_holds_and_has_room_for(world: World, one
     world.placed("second")
     lines = as_text(explained(one).view()).splitlines()
     assert "  n1-0 Z100: 2 slices, free 0 of 16368 MiB, 0 of 60 core groups" in lines
+
+
+def test_pods_that_wait_for_a_claim_and_pods_whose_claim_another_has_are_told_apart() -> None:
+    world = World(claims=True)
+    world.api.put(claim_pod("early", "later"))
+    world.api.put_claim(claim())
+    world.one.ask(world.api.put(claim_pod("first")))
+    world.api.put(claim_pod("second"))
+    early, second = world.one.explainer.waiting()
+    assert (early.pod, early.reason) == ("early", "claim")
+    assert early.text.startswith("waits for its claim: container main waits for ResourceClaim later")
+    assert (second.pod, second.reason) == ("second", "malformed")
+    assert second.text == "ResourceClaim slice is used by pod first: give each pod a claim of its own"

@@ -5,10 +5,14 @@ from msgspec.structs import replace
 
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.why_pod import PodAnswer, PodAnswers
+from device_plugin.core.answers import sentence
 from device_plugin.core.contract.annotations import IDLE_LIMIT
 from device_plugin.core.contract.cards import IdlePod, Inventory
 from device_plugin.core.obstacles import Obstacles
+from device_plugin.core.pod_states import PodState
+from device_plugin.core.pods import Pod
 from tests.builders.cards import card, inventory
+from tests.builders.claims import claim, claim_pod
 from tests.builders.pods import pod
 from tests.cluster.gang_pods import member
 from tests.cluster.world import Replica, World
@@ -152,3 +156,48 @@ def test_a_gang_is_decided_as_a_whole(world: World, answers: PodAnswers) -> None
     assert state(answers.about(first))[0] == "gang"
     world.api.put(member("train-1", 2))
     assert state(answers.about(first))[0] == "fits"
+
+
+def about(world: World, made: Pod) -> PodAnswer:
+    return PodAnswers(world.one.shared, SearchCopy(world.one.shared, lambda _: None)).about(made)
+
+
+def test_a_pod_whose_claim_does_not_exist_is_told_so() -> None:
+    """kube-scheduler does not try such a pod, and writes no condition to it."""
+    world = World(claims=True)
+    answer = about(world, world.api.put(claim_pod("p")))
+    assert (answer.state, answer.waits) == ("claim", True)
+    told = answer.answer()
+    assert told.line == (
+        "default/p waits for its claim: container main waits for ResourceClaim slice: it does not exist yet, or asks"
+        " for no device class of dcu.vgpu.io or hcu.vgpu.io"
+    )
+    assert told.helps == (sentence(PodState.CLAIM.advice),)
+
+
+def test_a_pod_with_a_claim_is_answered_as_one_with_limits() -> None:
+    world = World(claims=True)
+    world.api.put_claim(claim())
+    made = world.api.put(claim_pod("p"))
+    answer = about(world, made)
+    assert (answer.state, answer.asks) == ("fits", "hygon.com/dcu-mem: 8, hygon.com/dcu-cores: 30")
+    other = world.api.put(claim_pod("other"))
+    world.one.ask(other)
+    refused = about(world, made)
+    assert "ResourceClaim slice is used by pod other" in refused.answer().reasons[0]
+    assert world.one.bind(other) == ""
+    bound = world.api.by_name["default", "other"]
+    assert about(world, bound).state == "bound"
+
+
+def test_of_a_bound_pod_whose_claim_is_gone_the_slices_are_told() -> None:
+    world = World(claims=True)
+    world.api.put_claim(claim())
+    made = world.api.put(claim_pod("p"))
+    assert world.one.bind(made, world.one.ask(made)) == ""
+    world.api.remove_claim("slice")
+    bound = world.api.by_name["default", "p"]
+    answer = about(world, bound)
+    assert (answer.state, answer.asks) == ("bound", "")
+    assert answer.says.startswith("holds 8184 MiB and core groups 0-29 of n1-0 on n1")
+    assert about(world, replace(bound, phase="Succeeded")).state == "ended"

@@ -20,12 +20,13 @@ from device_plugin.core.answers import Answer
 from device_plugin.core.contract.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.core.workload_kinds import RAY_JOB
-from device_plugin.kube.api import NODES, Kind
+from device_plugin.kube.api import NODES, RESOURCE_CLAIMS, Kind
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import ClusterSettings
 from tests.builders import objects
 from tests.builders.cards import MEM
+from tests.builders.claims import claim
 from tests.builders.workloads import body
 from tests.cli.fleet import Fleet
 from tests.cli.test_queue import KLOG, LEASES, kubectl
@@ -178,6 +179,10 @@ def test_with_rights_to_the_pod_alone_kube_schedulers_words_are_explained(
     assert text.startswith(f"default/waits asks for hygon.com/dcu-mem: 8 and waits\n  {said[:-1]}\n")
     assert "  Wait for slices to end, or ask for less memory" in text
     assert "From the pod alone: nodes is forbidden" in text
+    claiming(full, "claims")
+    assert why(full, "claims") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("default/claims asks for what its ResourceClaims ask for (slice) and waits\n")
 
 
 def test_a_name_of_nothing_says_where_to_look(full: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,3 +350,50 @@ def test_the_leader_is_asked_where_it_listens() -> None:
         allocator_deployment.LEASE,
         caller.NAMESPACE,
     )
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+
+
+def claiming(fleet: Fleet, name: str) -> None:
+    """A pod that asks by the ResourceClaim `slice`."""
+    container = {**objects.container(), "resources": {"claims": [{"name": "gpu"}]}}
+    claims = [{"name": "gpu", "resourceClaimName": "slice"}]
+    fleet.post(
+        PODS,
+        objects.pod(name, containers=[container], resourceClaims=claims, schedulerName="vgpu-scheduler"),
+    )
+
+
+def test_a_pod_that_asks_by_a_claim_is_told_what_its_claim_lacks(
+    full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claiming(full, "claims")
+    assert why(full, "claims") == 0
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "default/claims waits for its claim: container main waits for ResourceClaim slice: "
+    )
+    full.post(CLAIMS, claim())
+    assert why(full, "claims") == 0
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "default/claims asks for hygon.com/dcu-mem: 8, hygon.com/dcu-cores: 30 and fits no"
+    )
+
+
+def test_without_the_right_to_list_claims_it_says_that_they_are_not_known(
+    full: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claiming(full, "claims")
+    listed = KubeClient.list
+
+    def some(client: KubeClient, kind: Kind[Any], *where: Any) -> Any:
+        if kind is RESOURCE_CLAIMS:
+            raise from_status(403, "Forbidden", "resourceclaims is forbidden")
+        return listed(client, kind, *where)
+
+    monkeypatch.setattr(KubeClient, "list", some)
+    assert why(full, "claims") == 0
+    said = capsys.readouterr().out
+    assert "what pods ask for in claims is not known: resourceclaims is forbidden" in said

@@ -5,6 +5,7 @@ of the Lease has the name of this pod. If the default kube-scheduler asks the al
 Lease of its own, and the holder has the name of the machine on which both run.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,16 +14,20 @@ from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.leader import LedService, leader
 from device_plugin.cli.access.port_forward import ForwardError, PodPort, forbidden
 from device_plugin.core import pages
+from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.kube.api import PODS, Kind, Object, Ref, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
 
 DEPLOYMENT, LEASE, PORT = "vgpu-cluster", "vgpu-scheduler", 9401
+SCHEDULER = "vgpu-scheduler"
 REPLICA_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=cluster"
 """Selects the pods of the cluster service."""
 # Variables of manifests/base/cluster/deployment.yaml and docs/install.md, and most prefixes that are read.
 FAMILIES, MOST_PREFIXES = "FAMILIES", 64
 CLAIMS = "VGPU_CLAIMS"
 LEASE_NAMESPACE, LEASE_NAME, REPLICA_NAME = "VGPU_LEASE_NAMESPACE", "VGPU_LEASE_NAME", "VGPU_POD_NAME"
+SCHEDULER_NAME, UNIT = "VGPU_SCHEDULER_NAME", "VGPU_MEM_UNIT_MIB"
+_UNIT = re.compile(r"[1-9][0-9]{0,6}")
 ROLE = f"ask-allocator ({pages.OPERATIONS})"
 
 
@@ -30,9 +35,10 @@ ROLE = f"ask-allocator ({pages.OPERATIONS})"
 class AllocatorDeployment:
     """The settings of the cluster service in `namespace`. `prefixes` are its resource prefixes; empty if unknown.
 
-    `lease` is the Lease of the kube-scheduler that asks it. The holder of the Lease has the name of the leading
-    replica's pod, or of its node if `by_node`. `claims` is true if it serves ResourceClaims. `unread` is the error if
-    the Deployment could not be read; the other fields are then as in manifests/base.
+    Pods of `scheduler` may ask by claims, whose memory is rounded up to units of `unit_mib` MiB. `lease` is the Lease
+    of the kube-scheduler that asks it. The holder of the Lease has the name of the leading replica's pod, or of its
+    node if `by_node`. `claims` is true if it serves ResourceClaims. `unread` is the error if the Deployment could not
+    be read; the other fields are then as in manifests/base.
     """
 
     namespace: str
@@ -41,6 +47,8 @@ class AllocatorDeployment:
     by_node: bool = False
     claims: bool = False
     unread: ApiError | None = None
+    scheduler: str = SCHEDULER
+    unit_mib: int = DEFAULT_UNIT_MIB
 
 
 def base_deployment(namespace: str, unread: ApiError | None = None) -> AllocatorDeployment:
@@ -58,9 +66,11 @@ def read_deployment(found: Object) -> AllocatorDeployment:
         fields[variable["name"]] = str(source.get("fieldPath") or "")
     lease = Ref(texts.get(LEASE_NAME) or LEASE, texts.get(LEASE_NAMESPACE) or namespace)
     prefixes = comma_list(texts[FAMILIES])[:MOST_PREFIXES] if texts.get(FAMILIES) else ()
+    unit = texts.get(UNIT, "")
     return AllocatorDeployment(
         namespace, lease, prefixes, fields.get(REPLICA_NAME) == "spec.nodeName",
-        texts.get(CLAIMS, "").lower() == "true",
+        claims=texts.get(CLAIMS, "").lower() == "true", scheduler=texts.get(SCHEDULER_NAME) or SCHEDULER,
+        unit_mib=int(unit) if _UNIT.fullmatch(unit) else DEFAULT_UNIT_MIB,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from device_plugin.allocator.why_pod import PodAnswers
 from device_plugin.cli.access.caller import NAMESPACE
 from device_plugin.cli.access.port_forward import ForwardError, get
 from device_plugin.cli.reading.allocator_deployment import (
+    SCHEDULER,
     AllocatorDeployment,
     allocator_leader,
     read_allocator,
@@ -30,15 +31,20 @@ from device_plugin.cli.reading.allocator_deployment import (
 from device_plugin.core import pages
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.contract.cards import Inventory
+from device_plugin.core.contract.claims import Claim
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.http_values import JSON
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, family_of
-from device_plugin.kube.api import JOBS, NODES, PODS, Where
+from device_plugin.kube.api import JOBS, NODES, PODS, RESOURCE_CLAIMS, Where
 from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError, RefusedError
+from device_plugin.state.claims import ServedClaims
 from device_plugin.state.records import QueuedJob
 from device_plugin.state.view import ClusterView
+
+BASE_CLAIMS = ServedClaims(SCHEDULER)
+"""The pods that may ask by claims where the allocator is as in manifests/base."""
 
 
 class MissingListError(VgpuError):
@@ -49,12 +55,13 @@ class LocalAllocator:
     """The allocator's records and decisions for nodes, pods and Jobs as they were listed."""
 
     def __init__(
-        self, nodes: Sequence[Node], pods: Iterable[Pod], jobs: Iterable[QueuedJob], prefixes: Sequence[str]
-    ) -> None:
+        self, nodes: Sequence[Node], pods: Iterable[Pod], jobs: Iterable[QueuedJob], prefixes: Sequence[str],
+        claims: Iterable[Claim] = (), served: ServedClaims | None = None,
+    ) -> None:  # fmt: skip
         self.prefixes = prefixes
         self.served = frozenset(name for node in nodes for name in node.capacity or ())
         """The extended resources that kubelets count, those of other device plugins included."""
-        self.view = ClusterView(prefixes, time.monotonic)
+        self.view = ClusterView(prefixes, time.monotonic, served=served)
         self.allocator = Allocator(self.view, inf, time.monotonic)
         shared = Shared(self.view, self.allocator, only_reads, time.monotonic)
         self.decisions = Decisions(shared)
@@ -63,11 +70,12 @@ class LocalAllocator:
         self.source = ""
         """A sentence that says where the reservations are from, or why they are not known."""
         self.unknown = ""
-        """A sentence about the list of Jobs, if it could not be read; else empty."""
+        """A sentence about the lists of Jobs and claims, if one of them could not be read; else empty."""
         self._index = NodeIndex(node.traits() for node in nodes)
         self.view.node_news.sync(nodes)
         self.view.pod_news.sync(pods)
         self.view.job_news.sync(jobs)
+        self.view.claim_news.sync(claims)
 
     def units(self) -> Mapping[str, int]:
         """Returns the memory unit in MiB by family of cards; the smallest one if nodes differ."""
@@ -96,12 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listed(
-    client: KubeClient, prefixes: Sequence[str] = (), known: Sequence[str] = DEFAULT_PREFIXES
-) -> LocalAllocator:
+    client: KubeClient, prefixes: Sequence[str] = (), known: Sequence[str] = DEFAULT_PREFIXES,
+    served: ServedClaims = BASE_CLAIMS,
+) -> LocalAllocator:  # fmt: skip
     """Returns the allocator of the listed objects, for cards of `prefixes`.
 
-    If `prefixes` is empty, it counts the cards of `known` and of the inventories. Without the right to list Jobs, the
-    promises for jobs are not known, and `unknown` says so. Raises MissingListError, ApiError.
+    If `prefixes` is empty, it counts the cards of `known` and of the inventories. Claims are listed if a pod that may
+    ask by claims has some. Without the right to list Jobs or claims, the promises for jobs, or what is claimed, are not
+    known, and `unknown` says so. Raises MissingListError, ApiError.
     """
     try:
         nodes, pods = client.list(NODES).items, client.list(PODS).items
@@ -110,13 +120,21 @@ def listed(
             f"{error}: have an administrator bind the ClusterRole vgpu-reader ({pages.COMMANDS}) to you"
         ) from error
     jobs: Sequence[QueuedJob] = ()
-    unknown = ""
+    claims: Sequence[Claim] = ()
+    unknown = []
     try:
         jobs = client.list(JOBS.metadata, Where(labels=QUEUE)).items
     except (RefusedError, GoneError) as error:
-        unknown = f"what is kept for jobs is not known: {error}"
-    made = LocalAllocator(nodes, pods, jobs, prefixes or _shown(nodes, known))
-    made.unknown = unknown
+        unknown.append(f"what is kept for jobs is not known: {error}")
+    asks = any(pod.claims and pod.scheduler == served.scheduler for pod in pods)
+    try:
+        claims = client.list(RESOURCE_CLAIMS).items if asks else ()
+    except (RefusedError, GoneError) as error:
+        unknown.append(f"what pods ask for in claims is not known: {error}")
+    made = LocalAllocator(
+        nodes, pods, jobs, prefixes or _shown(nodes, known), claims, served if asks else None
+    )
+    made.unknown = "; ".join(unknown)
     return made
 
 
@@ -126,7 +144,8 @@ def read(client: KubeClient, args: argparse.Namespace) -> LocalAllocator:
     Raises MissingListError, ApiError.
     """
     service = read_allocator(client, args.allocator_namespace)
-    made = listed(client, known=service.prefixes or DEFAULT_PREFIXES)
+    served = ServedClaims(service.scheduler, service.unit_mib)
+    made = listed(client, known=service.prefixes or DEFAULT_PREFIXES, served=served)
     try:
         count = made.decisions.take_over(_decided(client, args, service))
         source = f"From the API server's lists and the allocator's {count} reservations"

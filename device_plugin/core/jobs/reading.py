@@ -21,9 +21,10 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.rules import MAX_MIN_RUNTIME_S
 from device_plugin.core.jobs.spec import ROLES, TRAINER, Goal, PriorityClass, Split
+from device_plugin.core.pods import Container, Pod
 from device_plugin.core.requests import ANNOTATIONS as POD_ANNOTATIONS
 from device_plugin.core.requests import LABELS as POD_LABELS
-from device_plugin.core.requests import MAX_GANG, PodRequest, Request, pod_request
+from device_plugin.core.requests import MAX_GANG, PodRequest, Request, RequestSource, pod_request
 
 LABELS = annotations.people_write("Job", "label")
 ANNOTATIONS = annotations.people_write("Job", "annotation")
@@ -54,6 +55,24 @@ _WIDTHS = re.compile(rf"{_NUMBER.pattern}(?:,{_NUMBER.pattern}){{0,{MAX_WIDTHS -
 _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
+class _LimitsAlone:
+    """Refuses claims in pods of queues, because their cards could not be counted.
+
+    Claims in pods of the default scheduler are for other drivers, and count as no card.
+    """
+
+    def of(self, pod: Pod, container: Container) -> None:
+        """Raises RequestError if the container uses a claim; else None."""
+        if container.claims and pod.scheduler not in ("", "default-scheduler"):
+            raise RequestError(
+                f"container {container.name} uses a claim, and queues count no claims: ask in limits, or leave out the"
+                f" label {annotations.QUEUE}"
+            )
+
+
+LIMITS_ALONE: RequestSource = _LimitsAlone()
+
+
 def job_spec(
     job: Job,
     prefixes: Collection[str],
@@ -69,7 +88,7 @@ def job_spec(
     """
     _check_keys(job)
     queue = queue_name(job)
-    request = pod_request(job.template, prefixes)
+    request = pod_request(job.template, prefixes, LIMITS_ALONE)
     order, split_of, owner, goal = _order(job), _split_of(job), _width_owner(job), _goal(job, request)
     divided = order is not None and not split_of
     width = _window(job, goal) if divided else _width(job, goal, owner)

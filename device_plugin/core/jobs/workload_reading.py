@@ -14,6 +14,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import MOST_CLASSES
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.reading import (
+    LIMITS_ALONE,
     OURS,
     dropped,
     duration,
@@ -108,7 +109,7 @@ def _sets(
     """
     found = dict[object, JobSpec]()
     for each in written:
-        asked = pod_request(each.template, prefixes)
+        asked = pod_request(each.template, prefixes, LIMITS_ALONE)
         request = replace(asked, pod="", gang=None) if asked else PodRequest("", (), host=each.template.host)
         known = found.get((request, each.nodes))
         count = each.count + (known.asked if known else 0)

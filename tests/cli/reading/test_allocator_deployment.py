@@ -101,3 +101,19 @@ def test_a_replica_that_is_being_deleted_does_not_lead() -> None:
     client = Cluster(BY_NODE, {DEFAULT: "cp-1_uuid"}, [DELETED])
     with pytest.raises(ForwardError, match="no replica of the allocator leads now"):
         allocator_leader(client, read_allocator(client))
+
+
+@pytest.mark.parametrize(
+    ("variables", "scheduler", "unit"),
+    [
+        ({}, "vgpu-scheduler", 1024),
+        ({"VGPU_SCHEDULER_NAME": "theirs", "VGPU_MEM_UNIT_MIB": "256"}, "theirs", 256),
+        ({"VGPU_MEM_UNIT_MIB": "0"}, "vgpu-scheduler", 1024),
+        ({"VGPU_MEM_UNIT_MIB": "from parameters.yaml"}, "vgpu-scheduler", 1024),
+    ],
+)
+def test_the_deployment_says_whose_pods_may_ask_by_claims(
+    variables: dict[str, str], scheduler: str, unit: int
+) -> None:
+    found = read_allocator(Cluster(deployment("metadata.name", **variables), {}))
+    assert (found.scheduler, found.unit_mib) == (scheduler, unit)

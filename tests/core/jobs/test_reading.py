@@ -13,6 +13,7 @@ from device_plugin.core.contract.annotations import KEYS, KUEUE_QUEUE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.reading import ANNOTATIONS, LABELS, OURS, job_spec
 from device_plugin.core.jobs.spec import Goal, Split
+from device_plugin.core.pods import Container, ContainerKind
 from device_plugin.core.requests import DEFAULT_PREFIXES, Request
 from tests.builders.bad_jobs import BAD, BAD_LABELS, QUEUED, SIZED, UNREADABLE
 from tests.builders.cards import CORES, FAMILY, MEM
@@ -291,3 +292,11 @@ def test_every_key_is_on_the_reference_page() -> None:
     assert described == {(key, "label") for key in LABELS} | {
         (key, "annotation") for key in (*ANNOTATIONS, *OURS)
     }
+
+
+def test_pods_of_a_queue_may_not_ask_by_claims() -> None:
+    main = Container("main", ContainerKind.MAIN, {}, ("gpu",))
+    made = replace(template({}), scheduler="vgpu-scheduler", containers=(main,), claims={"gpu": ""})
+    with pytest.raises(RequestError, match="container main uses a claim, and queues count no claims: ask in"):
+        spec(template=made)
+    assert spec(template=replace(made, scheduler="default-scheduler")).cards == 0
