@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from hack.embedded.kubelet.claims import PreparedClaim
 from hack.embedded.kubelet.session import KubeletSession, NodeConfig
 from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.runtime.cdi import CdiCache
@@ -50,6 +51,7 @@ class Kubelet:
         self._on_start = on_start
         self._runtime: ProcessRuntime | MinimalRuntime | None = None
         self._session: KubeletSession | None = None
+        self._prepared: dict[tuple[str, str], PreparedClaim] = {}
 
     def start(self) -> None:
         """Start the kubelet. Raises CreateError, with advice, if this machine refuses containers."""
@@ -87,5 +89,5 @@ class Kubelet:
         """Start the kubelet's process again; running containers go on."""
         if self._runtime is None:
             raise RuntimeError("the kubelet was not started")
-        self._session = KubeletSession(self._config, self._runtime, self._random)
+        self._session = KubeletSession(self._config, self._runtime, self._random, self._prepared)
         self._session.start()

@@ -1,5 +1,6 @@
 """Runs one pod on one thread: starts, restarts and ends its containers, and reports its status."""
 
+import logging
 import random
 import threading
 import time
@@ -7,9 +8,11 @@ from dataclasses import dataclass
 
 from hack.embedded import pod_spec
 from hack.embedded.clock import timestamp
+from hack.embedded.kubelet.claims import PodClaims
 from hack.embedded.kubelet.container_life import ContainerLife
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.downward import DownwardVolumes
+from hack.embedded.kubelet.drivers import PrepareError
 from hack.embedded.kubelet.plugin_endpoint import PluginError
 from hack.embedded.kubelet.pod_status import phase, pod_status
 from hack.embedded.kubelet.reporter import Reporter
@@ -23,12 +26,15 @@ from hack.embedded.runtime.containers import (
     StartError,
 )
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class KubeletParts:
     """The parts of the kubelet that a pod worker uses."""
 
     devices: DeviceManager
+    claims: PodClaims
     downward: DownwardVolumes
     runtime: Runtime
     reporter: Reporter
@@ -57,6 +63,9 @@ class PodWorker:
         self._started = pod.get("status", {}).get("startTime") or timestamp()
         self._wake = threading.Condition()
         self._poked = False
+        # Claims are prepared once for a pod, and not again for its later containers.
+        self._prepared = bool(adopted)
+        self._changed = False
         self._grace: float | None = None
         self._removed = False
         self._abandoned = False
@@ -85,9 +94,12 @@ class PodWorker:
     def refresh(self, pod: Json) -> None:
         """Take over a changed pod object, and update its downwardAPI files."""
         with self._wake:
+            # A change of the status lets no claim be prepared sooner.
+            self._changed |= _written(pod) != _written(self._pod)
             self._pod = pod
             if not self._ended:
                 self._around.downward.write(pod)
+            self._wake.notify_all()
 
     def remove(self, pod: Json) -> None:
         """End the containers of a pod that is gone from the API server, without a report."""
@@ -116,6 +128,8 @@ class PodWorker:
         with self._wake:
             self._around.downward.write(self._pod)
         self._around.runtime.groups.open_sandbox(self.uid)
+        while not self._prepared and self._grace is None and not self._abandoned:
+            self._prepare()
         while self._grace is None and not self._abandoned:
             initialized = self._start_due()
             shown = phase(self._lives, initialized=initialized, over=False)
@@ -126,12 +140,43 @@ class PodWorker:
         if not self._abandoned:
             self._end()
 
+    def _prepare(self) -> None:
+        """Prepare the pod's claims; after a failure, wait until the next try is due."""
+        self._changed = False
+        try:
+            self._around.claims.prepare(self._pod)
+            self._prepared = True
+        except PrepareError as error:
+            text = f"Failed to prepare dynamic resources: {error}"
+            self._around.reporter.event(self._pod, "FailedPrepareDynamicResources", text)
+            self._report("Pending", delete=False)
+            with self._wake:
+                self._wake.wait_for(
+                    lambda: self._changed or self._grace is not None or self._abandoned,
+                    self._around.timing.prepare_retry,
+                )
+
+    def _unprepare(self) -> None:
+        """Unprepare the pod's claims; a failed call is repeated, and the pod does not end before."""
+        done = False
+        while not done and not self._abandoned:
+            try:
+                self._around.claims.unprepare(self._pod)
+                done = True
+            except PrepareError as error:
+                log.info("pod %s: %s; trying again", self.uid, error)
+                with self._wake:
+                    self._wake.wait_for(lambda: self._abandoned, self._around.timing.retry)
+
     def _end(self) -> None:
         """Stop all containers that still run, and report the end of the pod."""
         self._stop_containers()
         if self._abandoned:
             return
         self._around.runtime.groups.close_sandbox(self.uid)
+        self._unprepare()
+        if self._abandoned:
+            return
         with self._wake:
             self._ended = True
             self._around.downward.remove(self._pod)
@@ -174,8 +219,9 @@ class PodWorker:
         retry = moment + self._around.timing.retry * self._random.uniform(1, 1.5)
         try:
             plugin = self._around.devices.pre_start(self.uid, life.view)
+            devices = plugin.cdi_devices + self._around.claims.cdi_devices(self._pod, life.view.name)
             spec = ContainerSpec(
-                self._pod, life.view.name, life.view.command, life.view.env, plugin.env, plugin.cdi_devices,
+                self._pod, life.view.name, life.view.command, life.view.env, plugin.env, devices,
                 life.restarts + 1 if life.container is not None else 0,
                 self._around.downward.mounts(self._pod, life.view.name),
             )  # fmt: skip
@@ -230,6 +276,12 @@ class PodWorker:
         if delete or status != self._shown:
             self._around.reporter.status(self._pod, status, delete=delete)
             self._shown = status
+
+
+def _written(pod: Json) -> object:
+    """The parts of a pod that people write."""
+    metadata = pod["metadata"]
+    return pod["spec"], metadata.get("labels"), metadata.get("annotations")
 
 
 def _policy(pod_policy: str, *, init: bool, sidecar: bool) -> str:

@@ -12,8 +12,10 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.kube.api import PODS, Change, Where
 from hack.embedded import pod_spec
+from hack.embedded.kubelet.claims import PodClaims, Prepared
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.downward import DownwardVolumes
+from hack.embedded.kubelet.drivers import Drivers
 from hack.embedded.kubelet.node_status import NodePublisher
 from hack.embedded.kubelet.pod_admission import Rejection, admit
 from hack.embedded.kubelet.pod_resources import PodResourcesServer
@@ -41,9 +43,12 @@ class NodeConfig:
 
 
 class KubeletSession:
-    """The kubelet from one start to its stop. Only the thread that watches the pods changes the records of pods."""
+    """The kubelet from one start to its stop. Only the thread that watches the pods changes the records of pods.
 
-    def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
+    `prepared` are the claims that earlier sessions have prepared.
+    """
+
+    def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random, prepared: Prepared) -> None:
         self._runtime = runtime
         self._random = rng
         self._pods: dict[str, Json] = {}
@@ -74,6 +79,7 @@ class KubeletSession:
             timing.node_status,
             timing.api_retry,
         )
+        self._drivers = Drivers(config.kubelet_dir / "plugins_registry", self._api, config.name, timing.wipe)
         here = Where(fields=f"spec.nodeName={config.name}")
         self._watch = ListWatch(self._api, PODS.json, here, longest_pause=timing.api_retry)
         self._ending = threading.Event()
@@ -81,13 +87,15 @@ class KubeletSession:
             "report": self._reporter.run,
             "node": lambda: self._node.run(self._ending),
             "pods": lambda: self._watch.run(self._on_list, self._on_change, self._ending),
+            "drivers": self._drivers.run,
         }
         self._threads = [
             threading.Thread(target=run, name=f"{what}-{config.name}", daemon=True)
             for what, run in runs.items()
         ]
         downward = DownwardVolumes(config.kubelet_dir / "pods")
-        self._around = KubeletParts(self._devices, downward, runtime, self._reporter, timing)
+        claims = PodClaims(self._api, self._drivers, prepared)
+        self._around = KubeletParts(self._devices, claims, downward, runtime, self._reporter, timing)
 
     def start(self) -> None:
         """Serve the sockets, publish the node, and follow its pods."""
@@ -103,6 +111,7 @@ class KubeletSession:
         # Closing the plugins' connections ends a running Allocate call, for which the thread of the pods may wait.
         self._registration.stop()
         self._watch.interrupt()
+        self._drivers.stop()
         self._node.changed()
         self._reporter.stop()
         for thread in self._threads:

@@ -12,7 +12,9 @@ class KubeletTiming:
     `endpoint_grace`: time for which a stopped plugin's resource keeps its capacity [300]. `node_status`: least time
     between two writes of the node's status [10]. `cdi_lag`: longest delay until the runtime's CDI cache sees a change.
     `create`: longest time that the runtime works on a container before it reads its CDI devices. `api_retry`: between
-    attempts to reach the API server. `dial`: time in which a registered plugin must serve [10].
+    attempts to reach the API server. `dial`: time in which a registered plugin must serve [10]. `prepare_retry`: after
+    a pod's claims could not be prepared [60 to 90]. `wipe`: until the ResourceSlices of a driver that is away are
+    deleted [30].
     """
 
     retry: float = 0.1
@@ -25,3 +27,5 @@ class KubeletTiming:
     create: float = 0.1
     api_retry: float = 0.2
     dial: float = 10.0
+    prepare_retry: float = 5.0
+    wipe: float = 5.0

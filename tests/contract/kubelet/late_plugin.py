@@ -35,6 +35,11 @@ class Folders:
         return self.kubelet / "device-plugins"
 
     @property
+    def drivers(self) -> Path:
+        """Where a DRA driver registers."""
+        return self.kubelet / "plugins_registry"
+
+    @property
     def pod_resources(self) -> str:
         """The address of the service."""
         return f"unix://{self.kubelet}/pod-resources/kubelet.sock"

@@ -16,7 +16,15 @@ from tests.files import found
 NODE = "n1"
 CHECKPOINT = "kubelet_internal_checkpoint"
 FAST = KubeletTiming(
-    retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05, dial=1
+    retry=0.02,
+    backoff=0.02,
+    backoff_limit=0.1,
+    node_status=0.01,
+    create=0.02,
+    api_retry=0.05,
+    dial=1,
+    prepare_retry=0.2,
+    wipe=0.2,
 )
 
 
