@@ -38,6 +38,8 @@ ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
     "cluster": {},
     "job-engine": {},
 }
+# The commands with the setting `claims`.
+CLAIM_COMMANDS = ("node", "cluster")
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Options:
     `image_mounts` (host path, container path) are the files of the containers' image. With `on_start`, containers have
     no process: each one only calls `on_start`. `flags` are added to the agents' command lines. `engines` is the number
     of replicas of the job engine, which have `engine_flags`; with at least one, the engine's admission policies are
-    installed. With `shown`, the API server also has the workloads and pods of an installation, for commands that show
-    them.
+    installed. With `claims`, slices are given by ResourceClaims too, as with the component dra. With `shown`, the API
+    server also has the workloads and pods of an installation, for commands that show them.
     """
 
     replicas: int = 1
@@ -58,6 +60,7 @@ class Options:
     image_mounts: Sequence[tuple[Path, str]] = ()
     on_start: OnStart | None = None
     flags: Sequence[str] = ()
+    claims: bool = False
     shown: bool = False
 
 
@@ -168,7 +171,7 @@ class EmbeddedCluster:
     def _start_replica(self, name: str) -> None:
         service = self._service(name, "cluster", ALLOCATOR_USER, {"--pod-name": name})
         extender = f"http://{service.host}:{PORTS['cluster']['extender']}"
-        scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, extender, name)
+        scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, extender, name, claims=self.options.claims)
         self.replicas.append(ReplicaPod(name, service, scheduler))
         service.start()
 
@@ -191,6 +194,8 @@ class EmbeddedCluster:
         for flag, value in flags.items():
             arguments += [flag, str(value)]
         environment = {"VGPU_CONFIG": "", **ENVIRONMENT[command]}
+        if self.options.claims and command in CLAIM_COMMANDS:
+            environment["VGPU_CLAIMS"] = "true"
         return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", environment, host)
 
 
