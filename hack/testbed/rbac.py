@@ -19,6 +19,9 @@ from hack.testbed.audit import Call
 from hack.testbed.layout import Layout
 from hack.testbed.programs import installed
 
+# Permissions that no request names, by group and resource: the API server asks for them within a request to the other
+# resource. It asks for resourceclaims/binding when a claim's allocation changes (KEP-5075).
+_ASKED_WITHIN = {("resource.k8s.io", "resourceclaims/binding"): "resourceclaims/status"}
 _WORKLOADS = frozenset((kind.group, kind.plural) for kind in (JOB, *WORKLOAD_KINDS))
 
 
@@ -94,8 +97,11 @@ def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
 def _alike(permission: Permission) -> Sequence[Permission]:
     """The permissions of which one must be used: the same for each kind of workload that the job engine starts.
 
-    One code reads and writes all of them, and it is chance which kind is read again after a conflict.
+    One code reads and writes all of them, and it is chance which kind is read again after a conflict. A permission of
+    _ASKED_WITHIN is used by the requests in which the API server asks for it.
     """
+    if within := _ASKED_WITHIN.get((permission.group, permission.resource)):
+        return [replace(permission, resource=within)]
     if (permission.group, permission.resource) not in _WORKLOADS:
         return [permission]
     return [replace(permission, group=group, resource=resource) for group, resource in _WORKLOADS]

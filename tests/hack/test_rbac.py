@@ -65,6 +65,20 @@ def test_a_right_to_one_kind_of_workload_is_used_by_the_same_right_to_another(tm
     assert unused == ["granted and not used: vgpu-node: patch rayjobs.ray.io"]
 
 
+def test_a_right_that_no_request_names_is_used_by_the_requests_that_need_it(tmp_path: Path) -> None:
+    resources = ["resourceclaims/status", "resourceclaims/binding"]
+    rules = [{"apiGroups": ["resource.k8s.io"], "resources": resources, "verbs": ["update"]}]
+    named = granted([{**ROLES[0], "rules": rules}, ROLES[1]])
+    log = tmp_path / "audit.log"
+    log.write_text(event("get", "nodes") + "\n")
+    unused = [line for line in differences(named, list(audit.calls(log))) if line.startswith("granted")]
+    assert [line.rpartition(" ")[2] for line in unused] == [
+        f"{each}.resource.k8s.io" for each in sorted(resources)
+    ]
+    log.write_text(event("update", "resourceclaims", apiGroup="resource.k8s.io", subresource="status") + "\n")
+    assert differences(named, list(audit.calls(log))) == []
+
+
 def test_a_use_that_no_role_of_ours_covers_is_named(tmp_path: Path) -> None:
     used = (event("get", "nodes"), event("patch", "nodes"))
     (line,) = compare(tmp_path, *used, event("patch", "nodes", subresource="status"))
