@@ -56,6 +56,7 @@ from device_plugin.node.stages.meter import Meter
 from device_plugin.node.stages.prepare import ClaimStarts
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.stages.reclaim import Reclaimer
+from device_plugin.node.stages.renew import Renewer
 from device_plugin.node.stages.resource_slices import ResourceSlices
 from device_plugin.node.stages.start import Starter
 from device_plugin.node.vendors.families import FAMILIES, Family
@@ -195,6 +196,7 @@ class NodeService:
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, driver, self._api)
         idle = IdlePods(self._records, self._node_pods, history, self._api)
+        renewer = Renewer(self._records, self._node_pods, host.processes, self._injector, self._starter)
         preflight = Preflight(
             self._api, Path(settings.cdi_dir), Path(settings.state_dir), Path(settings.kubelet_dir),
             lambda: self._problems(host.problems()),
@@ -204,6 +206,7 @@ class NodeService:
             KernelChecks(figures, unaccounted, driver, unenforced, history, idle), preflight, self._others,
             self._rivals, settings.drain_seconds,
             drivers=Drivers(self._driver, self._slices) if settings.claims else None,
+            renewer=renewer if settings.claims else None,
         )  # fmt: skip
 
     def run(self) -> int:

@@ -25,6 +25,7 @@ from device_plugin.node.stages.discover import SharedCards
 from device_plugin.node.stages.drivers import Drivers
 from device_plugin.node.stages.publish import Publisher
 from device_plugin.node.stages.reclaim import Reclaimer
+from device_plugin.node.stages.renew import Renewer
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ HANG_SECONDS = 60.0
 class AgentLoop:
     """Runs the stages until it is stopped; then publishes `serving: false`, serves `drain_seconds` more, and ends.
 
-    `drivers` serve ResourceClaims; None if claims are off.
+    `drivers` serve ResourceClaims, and `renewer` renews the files of their containers; None if claims are off.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class AgentLoop:
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         drivers: Drivers | None = None,
+        renewer: Renewer | None = None,
     ) -> None:
         self._cards = cards
         self._advertiser = advertiser
@@ -69,6 +71,7 @@ class AgentLoop:
         self._others = others
         self._rivals = rivals
         self._drivers = drivers
+        self._renewer = renewer
         self._known_others: list[str] = []
         self._drain_seconds = drain_seconds
         self._clock = clock
@@ -105,6 +108,8 @@ class AgentLoop:
             self._do("preflight", self._check)
         self._do("restore", self._reclaimer.restore)
         self._do("reclaim", self._reclaimer.sweep)
+        if self._renewer is not None:
+            self._do("renew", self._renewer.step)
         self._do("look for covers", self._covered.step)
         if self._is_due("kernel", LOOK_SECONDS):
             self._do("compare with the kernel", self._kernel.step)

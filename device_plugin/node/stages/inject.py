@@ -23,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.claims import MEMORY, device_class, memory_mib
 from device_plugin.core.contract.grants import Slice
@@ -213,6 +215,20 @@ class Injector:
     def restore(self, wanted: Wanted) -> None:
         """Write the record of a running container whose record was lost; the files there have the ids of its slices."""
         self._records.put(wanted.record(self._ids.read(wanted.key, wanted.slices)))
+
+    def renew(self, record: Record) -> None:
+        """Give the slices of a container that asked by a claim new ids, in its record and in its files.
+
+        The files are written in place: a container that is just being created reads the new ids too. Raises
+        NoVendorIdError if no id is free now, and OSError.
+        """
+        fresh = replace(record, vendor_ids=self._ids.claim(record.key, record.slices))
+        self._records.put(fresh)
+        folder = self._records.folder(*record.key)
+        for name, text in self._vendor_files(fresh, CLAIM).texts.items():
+            with (folder / name).open("r+", encoding="utf-8") as file:
+                file.write(text)
+                file.truncate()
 
     def announce(self) -> None:
         """Make runtimes read all specs so far; returns when they are notified. Callers hold no lock. Raises OSError."""
