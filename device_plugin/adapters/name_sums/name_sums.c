@@ -27,7 +27,8 @@ static inline uint64_t hash_of(const char *name, size_t length, uint64_t factor)
 	if (length >= WORD) {
 		memcpy(&word, name + length - WORD, WORD);
 	} else {
-		memcpy(&word, name, length);
+		for (size_t at = 0; at < length; at++)
+			word = word << 8 | (unsigned char)name[at];
 	}
 	return mixed(mixed(hash ^ word, factor), factor);
 }
