@@ -269,7 +269,7 @@ def pod_request(pod: Pod, prefixes: Collection[str], source: RequestSource = NO_
         raise RequestError(problem)
     gang = _gang(pod)
     if claims:
-        _check_claims(pod, gang)
+        _check_claims(pod, gang, asking)
     return PodRequest(
         pod.uid,
         tuple(asking),
@@ -283,8 +283,13 @@ def pod_request(pod: Pod, prefixes: Collection[str], source: RequestSource = NO_
     )
 
 
-def _check_claims(pod: Pod, gang: Gang | None) -> None:
-    """Raise RequestError if the pod has keys that pods with claims may not have."""
+def _check_claims(pod: Pod, gang: Gang | None, asking: Collection[tuple[str, Request]]) -> None:
+    """Raise RequestError if the pod has what pods with claims may not have."""
+    if len(asking) > 1 and (several := next((name for name, each in asking if each.count > 1), "")):
+        raise RequestError(
+            f"container {several} asks for slices of several cards, and other containers ask too: leave out `count`, or"
+            " ask in one container alone"
+        )
     if gang is not None:
         raise RequestError(
             f"label {annotations.GROUP_SIZE}: pods with claims are placed one by one: ask in limits, or leave it out"

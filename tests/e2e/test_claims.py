@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.e2e.claims import (
     template,
 )
 from tests.e2e.conftest import in_own_namespace
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
 from tests.e2e.slices import check_disjoint, grant, held, inventory
 from tests.e2e.test_health import simulate
@@ -45,11 +46,17 @@ def _claims_are_served() -> None:
     )
 
 
+def allow(kubectl: Kubectl) -> None:
+    """Let the namespace ask by claims; returns once admission knows it."""
+    Kubectl("")("label", "namespace", kubectl.namespace, ALLOWED)
+    assert eventually(lambda: not kubectl.would_refuse(claim("any", FOUR)), 20)
+
+
 @pytest.fixture
 def kubectl() -> Iterator[Kubectl]:
     """kubectl in a namespace that may ask by claims, with the template `slice` of 4 GiB and 15 core groups."""
     with in_own_namespace() as made:
-        Kubectl("")("label", "namespace", made.namespace, ALLOWED)
+        allow(made)
         made.create(template("slice", FOUR))
         yield made
 
@@ -71,25 +78,35 @@ def test_a_claim_is_given_the_slice_that_limits_are_given_on_the_same_card(kubec
     assert grant(kubectl, "claim")["claims"] == {"main": found["metadata"]["uid"]}
 
 
-def test_a_pod_has_claims_of_several_cards_and_limits_beside_them(kubectl: Kubectl) -> None:
-    kubectl.create(template("two", asking("2Gi", 5, count=2)))
+def test_a_claim_of_slices_of_several_cards(kubectl: Kubectl) -> None:
+    kubectl.create(template("two", asking("2Gi", 5, count=2)), claim_pod("two", "two"))
+    kubectl.running("two")
+    two = held(kubectl, "two")
+    assert len({each.card for each in two}) == 2
+    known = device_uuids()
+    shown = {known[each["pool"], each["device"]] for each in devices(claim_of(kubectl, "two"))}
+    assert shown == {each.card for each in two}
+
+
+def test_containers_of_one_pod_ask_by_claims_and_in_limits(kubectl: Kubectl) -> None:
+    kubectl.create(template("one", asking("2Gi", 5)))
     kubectl.create(
         pod(
             "mixed",
-            container("two", resources={"claims": [{"name": "two"}]}),
             container("one", resources={"claims": [{"name": "one"}]}),
+            container("four", resources={"claims": [{"name": "four"}]}),
             container("limits", resources=slice_of(mem=1, cores=2)),
+            schedulerName="vgpu-scheduler",
             resourceClaims=[
-                {"name": "two", "resourceClaimTemplateName": "two"},
-                {"name": "one", "resourceClaimTemplateName": "slice"},
+                {"name": "one", "resourceClaimTemplateName": "one"},
+                {"name": "four", "resourceClaimTemplateName": "slice"},
             ],
         )
     )
     kubectl.running("mixed")
-    two, one, limits = (held(kubectl, "mixed", name) for name in ("two", "one", "limits"))
-    assert (len(two), len(one), len(limits)) == (2, 1, 1)
-    assert len({each.card for each in two}) == 2
-    check_disjoint([*two, *one, *limits])
+    found = [held(kubectl, "mixed", name) for name in ("one", "four", "limits")]
+    assert [each.mem_bytes >> 20 for (each,) in found] == [2046, 4092, 1023]
+    check_disjoint([each for (each,) in found])
 
 
 def test_a_claim_is_freed_with_its_pod_and_the_slice_with_it(kubectl: Kubectl) -> None:
@@ -169,7 +186,8 @@ def test_a_container_that_ends_by_itself_starts_again_with_its_slice(kubectl: Ku
     kubectl.create(claim_pod("again", "slice"))
     kubectl.running("again")
     before = held(kubectl, "again")
-    kubectl.inside("again", "sh", "-c", "kill -TERM 1")
+    with suppress(KubectlError):  # the container ends with its first process
+        kubectl.inside("again", "sh", "-c", "kill -TERM 1")
     assert eventually(lambda: life(kubectl, "again")[1] == 1, 60)
     kubectl.running("again")
     assert held(kubectl, "again") == before

@@ -22,7 +22,7 @@ from tests.e2e.conftest import in_own_namespace
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import cards
-from tests.e2e.test_claims import ALLOWED
+from tests.e2e.test_claims import allow
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
@@ -41,7 +41,7 @@ ENDED = ("Succeeded", "Failed")
 def kubectl() -> Iterator[Kubectl]:
     """kubectl in a namespace with a template of each size."""
     with in_own_namespace() as made:
-        Kubectl("")("label", "namespace", made.namespace, ALLOWED)
+        allow(made)
         for mem, cores, count in SIZES:
             made.create(template(f"m{mem}c{cores}x{count}", asking(f"{mem}Gi", cores, count)))
         yield made
