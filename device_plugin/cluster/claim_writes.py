@@ -5,13 +5,13 @@ every other write. An allocation cannot be changed while it is set, so another o
 pod is the truth, and the claim a copy of it for kubelet and people: a claim whose writes were interrupted is written
 again with the next Binding, or cleared.
 
-Kubernetes' claim controller writes the same objects. Each write carries the version that was read, and a conflict is
-ordinary: the claim is read again.
+The first write returns the claim as it is now, so that nothing is read before. Kubernetes' claim controller writes the
+same objects: each write of a status carries the version that is known. A conflict is ordinary; then all is repeated.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -152,28 +152,24 @@ class ClaimWrites(Service):
         """Raise ClaimError if the time is over, or this replica may not write any more."""
         if self._clock() >= deadline:
             raise ClaimError("unread", f"{shown} was not written in time: the API server is slow")
-        if not self._fenced():
-            raise ClaimError("fenced", self._why_not_leading())
+        self._check_fenced()
 
     def _give(self, gift: _Gift, api: Api) -> None:
-        found = api.get(_JSON, gift.ref)
-        claim = self._read(found, gift.uid)
+        claim = self._protected(api, gift)
         if claim.deleting:
             raise ClaimError("refused", f"ResourceClaim {gift.name} is being deleted")
-        wanted = gift.allocation(claim)
-        has = claim.reserved == (gift.pod.uid,) and _alike(found["status"]["allocation"], wanted)
-        if claim.devices and not has:
+        version = claim.version
+        if claim.devices:
+            found = api.get(_JSON, gift.ref)
+            claim = self._read(found, gift)
+            allocated = (found.get("status") or {}).get("allocation")
+            if allocated and claim.reserved == (gift.pod.uid,) and _alike(allocated, gift.allocation(claim)):
+                return
             self._check_unused(api, found, gift.pod.uid)
-            found = self._put(api, gift.ref, {**found, "status": {}}, "status")
-        if not claim.protected:
-            metadata = found["metadata"]
-            held = [*(metadata.get("finalizers") or ()), FINALIZER]
-            found = self._put(api, gift.ref, {**found, "metadata": {**metadata, "finalizers": held}})
-        if not has:
-            pod = {"resource": "pods", "name": gift.pod.name, "uid": gift.pod.uid}
-            self._put(
-                api, gift.ref, {**found, "status": {"allocation": wanted, "reservedFor": [pod]}}, "status"
-            )
+            version = self._empty(api, gift.ref, claim.version)
+        pod = {"resource": "pods", "name": gift.pod.name, "uid": gift.pod.uid}
+        given = {"allocation": gift.allocation(claim), "reservedFor": [pod]}
+        self._write_status(api, gift.ref, version, given)
 
     def _clear(self, ref: Ref, uid: str, api: Api) -> None:
         found = api.get(_JSON, ref)
@@ -181,17 +177,42 @@ class ClaimWrites(Service):
         if claim.uid != uid or not claim.devices:
             return
         self._check_unused(api, found)
-        self._put(api, ref, {**found, "status": {}}, "status")
+        self._empty(api, ref, claim.version)
         log.info("claim cleared, no pod is bound with it: %s/%s", ref.namespace, ref.name)
 
-    def _put(self, api: Api, ref: Ref, body: Mapping[str, Any], subresource: str = "") -> _Object:
+    def _protected(self, api: Api, gift: _Gift) -> Claim:
+        """Write the finalizer into the claim; returns the claim as it is now. Finalizers of others stay.
+
+        An API server stores nothing if the claim has the finalizer already.
+        """
+        self._check_fenced()
+        try:
+            change = {"metadata": {"finalizers": [FINALIZER]}}
+            return api.patch(
+                RESOURCE_CLAIMS, Ref(gift.name, gift.pod.namespace, gift.uid), change, by_key=True
+            )
+        except ConflictError:
+            self._read(api.get(_JSON, gift.ref), gift)  # another claim of this name, perhaps
+            raise
+
+    def _empty(self, api: Api, ref: Ref, version: str) -> str:
+        return self._write_status(
+            api, ref, version, {"allocation": None, "reservedFor": None, "devices": None}
+        )
+
+    def _write_status(self, api: Api, ref: Ref, version: str, status: _Object) -> str:
+        """Merge `status` into that of the claim if it has this version; returns the new version."""
+        self._check_fenced()
+        change = {"metadata": {"resourceVersion": version}, "status": status}
+        return api.patch(RESOURCE_CLAIMS.metadata, ref, change, subresource="status").version
+
+    def _check_fenced(self) -> None:
         if not self._fenced():
             raise ClaimError("fenced", self._why_not_leading())
-        return api.replace(_JSON, ref, body, subresource=subresource)
 
-    def _read(self, found: _Object, uid: str) -> Claim:
+    def _read(self, found: _Object, gift: _Gift) -> Claim:
         claim = read_claim(found)
-        if claim.uid != uid:
+        if claim.uid != gift.uid:
             raise ClaimError("gone", f"ResourceClaim {claim.name} was created again after the pod was placed")
         return claim
 

@@ -232,11 +232,10 @@ class Api(Protocol):
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
 
-    def replace(self, kind: Kind[Item], of: Named, body: Object, *, subresource: str = "") -> Item:
-        """Replace a whole object, or only its `subresource`; returns the object as stored.
+    def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
+        """Replace a whole object; returns it as stored.
 
-        With metadata.resourceVersion in `body`, raises ConflictError if the object has a newer version. Client and
-        server give up after 3 s.
+        With metadata.resourceVersion in `body`, raises ConflictError if the object has a newer version.
         """
 
     def patch(

@@ -188,6 +188,11 @@ class FakeApi:
     def patch(
         self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "", by_key: bool = False
     ) -> Any:
+        if kind.plural == RESOURCE_CLAIMS.plural:
+            made = self._patch_claim(of, change, subresource, by_key=by_key)
+            return (
+                read_claim(made) if kind == RESOURCE_CLAIMS else Metadata(of.name, version=version_of(made))
+            )
         assert not by_key
         assert (kind, subresource, [*change["metadata"]["annotations"]]) == (
             PODS,
@@ -201,28 +206,43 @@ class FakeApi:
     def create(self, kind: Kind[Any], body: Object, namespace: str = "") -> Any:
         raise AssertionError(f"nobody creates {kind.name} {body} in {namespace}")
 
-    def replace(self, kind: Kind[Any], of: Named, body: Object, *, subresource: str = "") -> Any:
-        """A write of a claim, or of its status, as prototypes on Kubernetes 1.36.3 have shown it."""
-        assert kind == RESOURCE_CLAIMS.json
+    def replace(self, kind: Kind[Any], of: Named, body: Object) -> Any:
+        raise AssertionError(f"nobody replaces {kind.name} {of.name} by {body}")
+
+    def _patch_claim(self, of: Named, change: Object, subresource: str, *, by_key: bool) -> dict[str, Any]:
+        """A patch of a claim's finalizers, or of its status, as prototypes on Kubernetes 1.36.3 have shown it."""
         self._reach()
         self.on_claim(subresource)
-        old, new = self._claim(of), copy.deepcopy(dict(body))
-        self.written.append((f"claim {subresource}".rstrip(), of.name))
-        if new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
+        old, new = self._claim(of), copy.deepcopy(dict(change))
+        wanted = new["metadata"].get("resourceVersion", version_of(old))
+        if wanted != version_of(old) or of.uid not in ("", old["metadata"]["uid"]):
             raise ConflictError("the object has been modified")
         if subresource:
-            assert subresource == "status"
-            was, now = (each.get("status", {}).get("allocation") for each in (old, new))
-            if was and now and was != now:
-                raise RefusedError("status.allocation: field is immutable")
-            if not now and new["status"].get("reservedFor"):
-                raise RefusedError("status.reservedFor: may not be specified when `allocated` is not set")
-            made = {**old, "status": new["status"]}
+            assert (subresource, by_key) == ("status", False)
+            made = {**old, "status": self._patched_status(old.get("status", {}), new["status"])}
         else:
-            made = {**new, "status": old.get("status", {}), "spec": old["spec"]}
+            assert by_key, "another patch would replace the finalizers of others"
+            held = old["metadata"].get("finalizers", [])
+            added = [each for each in new["metadata"]["finalizers"] if each not in held]
+            if not added:
+                return copy.deepcopy(old)  # nothing is stored
+            if "deletionTimestamp" in old["metadata"]:
+                raise RefusedError("no new finalizers can be added if the object is being deleted")
+            made = {**old, "metadata": {**old["metadata"], "finalizers": [*held, *added]}}
+        self.written.append((f"claim {subresource}".rstrip(), of.name))
         found = self.put_claim(made)
         self.after_claim(subresource)
         return found
+
+    @staticmethod
+    def _patched_status(old: Object, change: Object) -> dict[str, Any]:
+        merged = {key: value for key, value in {**old, **change}.items() if value is not None}
+        was, now = (each.get("allocation") for each in (old, merged))
+        if was and now and was != now:
+            raise RefusedError("status.allocation: field is immutable")
+        if not now and merged.get("reservedFor"):
+            raise RefusedError("status.reservedFor: may not be specified when `allocated` is not set")
+        return merged
 
     def until(self, deadline: float) -> "FakeApi":
         self.deadline = deadline
@@ -480,3 +500,8 @@ class Apart:
 def refuse(*_: object, **__: object) -> None:
     """An API server that says no."""
     raise RefusedError("admission: only the allocator may set a grant")
+
+
+def version_of(found: Object) -> str:
+    """The resource version of an object."""
+    return str(found["metadata"]["resourceVersion"])

@@ -136,6 +136,32 @@ def test_both_routes_refuse_a_stale_version_and_need_none(cluster: Cluster, wher
         assert cluster.put(path, body).code == 200
 
 
+def test_the_patches_by_which_a_claim_is_given_and_cleared(
+    cluster: Cluster, where: str, made: Object, consumers: list[Object]
+) -> None:
+    """As the allocator writes it: the finalizer for a UID, then the status for a version."""
+    media = "application/strategic-merge-patch+json"
+    assert cluster.patch(where, {"metadata": {"finalizers": ["example.com/own"]}}).code == 200
+    ours = {"metadata": {"uid": made["metadata"]["uid"], "finalizers": [FINALIZER]}}
+    protected = cluster.patch(where, ours, media=media)
+    assert sorted(protected.body["metadata"]["finalizers"]) == sorted(["example.com/own", FINALIZER])
+    assert cluster.patch(where, ours, media=media).version == protected.version
+    ours["metadata"]["uid"] = UUID
+    assert cluster.patch(where, ours, media=media).refusal == (409, "Conflict")
+    status = {"allocation": allocation(result()), "reservedFor": consumers}
+    stale = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "status": status}
+    assert cluster.patch(f"{where}/status", stale).refusal == (409, "Conflict")
+    given = cluster.patch(
+        f"{where}/status", {"metadata": {"resourceVersion": protected.version}, "status": status}
+    )
+    assert (given.code, given.body["status"]) == (200, status)
+    nothing = {"allocation": None, "reservedFor": None, "devices": None}
+    cleared = cluster.patch(
+        f"{where}/status", {"metadata": {"resourceVersion": given.version}, "status": nothing}
+    )
+    assert (cleared.code, cleared.body["status"]) == (200, {})
+
+
 def test_an_allocation_changes_only_by_way_of_none(
     cluster: Cluster, name: str, where: str, made: Object, consumers: list[Object]
 ) -> None:

@@ -95,6 +95,11 @@ CLAIMED = [claim(), claim("b")]
         (using(("gpu",)), [claim(capacity={"memory": "-1Gi"})], "memory is '-1Gi'"),
         (using(("gpu",)), [claim(capacity={"memory": "lots"})], "memory is 'lots'"),
         (using(("gpu",), labels={GROUP: "g", GROUP_SIZE: "2"}), CLAIMED, "are placed one by one"),
+        (
+            using(("gpu",), ("b",), claims={"gpu": "slice", "b": "b"}),
+            [claim(count=2), claim("b")],
+            "container c0 asks for slices of several cards, and other containers ask too",
+        ),
         (using(("gpu",), annotations={SLICES: "2"}), CLAIMED, "write `count` in the claim"),
         (
             using(("gpu",), claims={"gpu": "slice", **{f"c{n}": "x" for n in range(MAX_CLAIMS)}}),

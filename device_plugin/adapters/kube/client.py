@@ -190,10 +190,9 @@ class KubeClient:
         made = self._request("POST", _folder(kind, namespace), body, query=query, accept=_accept(kind))
         return self._decoded(kind, made)
 
-    def replace(self, kind: Kind[Item], of: Named, body: Object, *, subresource: str = "") -> Item:
-        """Write a whole object, or only its `subresource`; returns the object as stored."""
-        path = _object(kind, of) + (f"/{subresource}" if subresource else "")
-        return self._decoded(kind, self._request("PUT", f"{path}?{self._limit}", body, accept=_accept(kind)))
+    def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
+        """Write a whole object; returns it as stored."""
+        return self._decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
 
     def patch(
         self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", by_key: bool = False

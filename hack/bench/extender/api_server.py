@@ -125,9 +125,9 @@ class _Client(socketserver.BaseRequestHandler):
         if method == "GET":
             found = claims.read(number)
             self._send(404 if found is None else 200, found or _NOT_FOUND)
-        elif method == "PUT":
+        elif method == "PATCH":
             try:
-                self._send(200, claims.write(number, body, status=status))
+                self._send(200, claims.patch(number, body, status=status))
             except ClaimConflictError:
                 self._send(409, _CONFLICT)
         else:

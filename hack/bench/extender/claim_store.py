@@ -65,8 +65,8 @@ class ClaimStore:
             found = self._claims.get(number)
             return _text(found) if found else None
 
-    def write(self, number: int, body: bytes, *, status: bool) -> bytes:
-        """Store the claim's status, or all but the status; returns its JSON. Raises ClaimConflictError."""
+    def patch(self, number: int, body: bytes, *, status: bool) -> bytes:
+        """Merge a patch of the claim's status, or of its finalizers; returns its JSON. Raises ClaimConflictError."""
         written: dict[str, Any] = json.loads(body)
         with self._lock:
             found = self._claims.get(number)
@@ -76,10 +76,10 @@ class ClaimStore:
             ):
                 raise ClaimConflictError
             if status:
-                found = {**found, "status": written.get("status", {})}
+                found = {**found, "status": {**found["status"], **written["status"]}}
             else:
-                kept = written["metadata"].get("finalizers", [])
-                found = {**found, "metadata": {**found["metadata"], "finalizers": kept}}
+                added = {"finalizers": written["metadata"]["finalizers"]}
+                found = {**found, "metadata": {**found["metadata"], **added}}
             self._claims[number] = found
             self._tell("MODIFIED", found)
             return _text(found)

@@ -1,4 +1,4 @@
-"""PATCH bodies: JSON merge patch (RFC 7386), and strategic merge patches of maps and of conditions."""
+"""PATCH bodies: JSON merge patch (RFC 7386), and strategic merge patches of maps, conditions and finalizers."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from hack.embedded.apiserver import errors
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-# The lists that a strategic patch may hold, and the key that identifies a member.
-_KEYS = {"conditions": "type"}
+# The lists that a strategic patch may hold, and the key that identifies a member; without a key the members are texts.
+_KEYS = {"conditions": "type", "finalizers": ""}
 
 
 def apply(content_type: str, value: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,9 @@ def _merge(value: dict[str, Any], patch: dict[str, Any], keys: dict[str, str]) -
             value[key] = change
 
 
-def _merged(members: list[dict[str, Any]], changes: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+def _merged(members: list[Any], changes: list[Any], key: str) -> list[Any]:
+    if not key:
+        return [*members, *(each for each in changes if each not in members)]
     found = {member[key]: member for member in members}
     for change in changes:
         _merge(found.setdefault(change[key], {}), change, {})
@@ -56,5 +58,7 @@ def _is_plain(patch: object) -> bool:
 
 def _is_member(key: str, item: object) -> bool:
     if key in _KEYS and isinstance(item, list):
+        if not _KEYS[key]:
+            return all(isinstance(each, str) for each in item)
         return all(isinstance(each, dict) and _KEYS[key] in each and _is_plain(each) for each in item)
     return _is_plain(item)

@@ -129,18 +129,15 @@ def test_a_silent_server_is_given_up_at_the_deadline_before_the_timeout() -> Non
         client.close()
 
 
-def test_the_status_of_an_object_is_replaced_by_a_write_that_the_server_drops_in_time(
-    client: KubeClient, mocker: MockerFixture
-) -> None:
+def test_the_deadline_counts_for_a_patch_of_a_status(client: KubeClient, mocker: MockerFixture) -> None:
     stored = b'{"metadata": {"name": "c", "namespace": "default", "uid": "u"}}'
     request = mocker.patch.object(Connections, "request", return_value=(200, bytearray(stored)))
-    ref = Ref("c", "default")
-    limited = client.until(5.0)
-    assert limited.replace(RESOURCE_CLAIMS, ref, {}, subresource="status").uid == "u"
-    client.replace(RESOURCE_CLAIMS, ref, {})
+    ref, kind = Ref("c", "default"), RESOURCE_CLAIMS.metadata
+    assert client.until(5.0).patch(kind, ref, {}, subresource="status").uid == "u"
+    client.patch(kind, ref, {})
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
     calls = [(call.args[0], call.args[1], call.args[4]) for call in request.call_args_list]
-    assert calls == [("PUT", f"{path}/status?timeout=20s", 5.0), ("PUT", f"{path}?timeout=20s", math.inf)]
+    assert calls == [("PATCH", f"{path}/status", 5.0), ("PATCH", path, math.inf)]
 
 
 def test_an_unknown_token_is_refused(api: EmbeddedApiServer, tmp_path: Path) -> None:

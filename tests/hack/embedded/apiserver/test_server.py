@@ -149,7 +149,7 @@ def test_a_strategic_patch_with_a_list_is_refused_with_the_way_out(cluster: Clus
     media = "application/strategic-merge-patch+json"
     answer = cluster.patch(f"{PODS}/p", {"spec": {"containers": []}}, media=media)
     assert answer.refusal == (415, "UnsupportedMediaType")
-    said = "(of lists only conditions in strategic merge patches here: send application/merge-patch+json)"
+    said = "(of lists only conditions, finalizers in strategic merge patches here: send application/merge-patch+json)"
     assert said in answer.message
 
 
