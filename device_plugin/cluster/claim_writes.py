@@ -191,8 +191,8 @@ class ClaimWrites(Service):
             return api.patch(
                 RESOURCE_CLAIMS, Ref(gift.name, gift.pod.namespace, gift.uid), change, by_key=True
             )
-        except ConflictError:
-            self._read(api.get(_JSON, gift.ref), gift)  # another claim of this name, perhaps
+        except (ConflictError, RefusedError):
+            self._read(api.get(_JSON, gift.ref), gift)  # it may be another claim of this name
             raise
 
     def _empty(self, api: Api, ref: Ref, version: str) -> str:

@@ -215,8 +215,10 @@ class FakeApi:
         self.on_claim(subresource)
         old, new = self._claim(of), copy.deepcopy(dict(change))
         wanted = new["metadata"].get("resourceVersion", version_of(old))
-        if wanted != version_of(old) or of.uid not in ("", old["metadata"]["uid"]):
+        if wanted != version_of(old):
             raise ConflictError("the object has been modified")
+        if of.uid not in ("", old["metadata"]["uid"]):
+            raise RefusedError("metadata.uid: field is immutable")
         if subresource:
             assert (subresource, by_key) == ("status", False)
             made = {**old, "status": self._patched_status(old.get("status", {}), new["status"])}

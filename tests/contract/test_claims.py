@@ -147,7 +147,7 @@ def test_the_patches_by_which_a_claim_is_given_and_cleared(
     assert sorted(protected.body["metadata"]["finalizers"]) == sorted(["example.com/own", FINALIZER])
     assert cluster.patch(where, ours, media=media).version == protected.version
     ours["metadata"]["uid"] = UUID
-    assert cluster.patch(where, ours, media=media).refusal == (409, "Conflict")
+    assert cluster.patch(where, ours, media=media).refusal == (422, "Invalid")
     status = {"allocation": allocation(result()), "reservedFor": consumers}
     stale = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "status": status}
     assert cluster.patch(f"{where}/status", stale).refusal == (409, "Conflict")

@@ -113,8 +113,8 @@ def test_the_services_get_these_rights_and_no_others(claims: Installation) -> No
     }
     assert added == {
         "vgpu-cluster-claims": {
-            f"resourceclaims: {verb}" for verb in ("get", "list", "watch", "update")
-        } | {"resourceclaims/status: update", "resourceclaims/binding: update"},
+            f"resourceclaims: {verb}" for verb in ("get", "list", "watch", "patch")
+        } | {"resourceclaims/status: patch", "resourceclaims/binding: patch"},
         "vgpu-node-claims": {"resourceclaims: get"}
         | {
             f"resourceslices: {verb}"

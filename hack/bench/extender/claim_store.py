@@ -15,6 +15,8 @@ CLAIM = re.compile(rf"/apis/{GROUP}/{VERSION}/namespaces/default/resourceclaims/
 # Claims in each part of a list.
 PART = 256
 Tell = Callable[[bytes], None]
+# The metadata of a patch that must be those of the claim.
+_CHECKED = {"resourceVersion", "uid"}
 
 
 class ClaimConflictError(Exception):
@@ -70,10 +72,10 @@ class ClaimStore:
         written: dict[str, Any] = json.loads(body)
         with self._lock:
             found = self._claims.get(number)
-            if (
-                found is None
-                or written["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]
-            ):
+            kept = found["metadata"] if found else {}
+            if found is None or not {
+                key: kept[key] for key in _CHECKED & written["metadata"].keys()
+            }.items() <= (written["metadata"].items()):
                 raise ClaimConflictError
             if status:
                 found = {**found, "status": {**found["status"], **written["status"]}}
