@@ -63,6 +63,11 @@ class ClaimRequests:
             raise RequestError(f"ResourceClaim {claim.name}: {claim.fault}")
         if claim.pod not in ("", pod.uid):
             raise RequestError(f"ResourceClaim {claim.name} was made for another pod: use a claim of its own")
+        if any(request not in ("", claim.request) for request in container.of_claims):
+            # The kubelet would start the container without a card.
+            raise RequestError(
+                f"{where} uses a request of ResourceClaim {claim.name} that it does not have: leave `request` out"
+            )
         return self._request(claim), claim
 
     def _claim(self, pod: Pod, where: str, name: str) -> Claim:

@@ -25,13 +25,15 @@ class ContainerKind(Enum):
 class Container(Struct, frozen=True, gc=False):
     """One container of a pod: its name, kind and resource limits as written (`{"hygon.com/dcu-mem": "4"}`).
 
-    `claims` are the names of the claims that it uses, as `spec.resourceClaims` has them.
+    `claims` are the names of the claims that it uses, as `spec.resourceClaims` has them. `of_claims` names a request of
+    each, or is empty if the container uses all devices of its claims.
     """
 
     name: str
     kind: ContainerKind
     limits: Mapping[str, str]
     claims: tuple[str, ...] = ()
+    of_claims: tuple[str, ...] = ()
 
 
 # A struct, and no dataclass: a pod is made for each event of the watch, and a dataclass takes ten times as long.

@@ -94,6 +94,11 @@ CLAIMED = [claim(), claim("b")]
         (using(("gpu",)), [claim(count=17)], "count is 17: write 1 to 16"),
         (using(("gpu",)), [claim(capacity={"memory": "-1Gi"})], "memory is '-1Gi'"),
         (using(("gpu",)), [claim(capacity={"memory": "lots"})], "memory is 'lots'"),
+        (
+            using(("gpu",), containers=(Container("c0", ContainerKind.MAIN, {}, ("gpu",), ("other",)),)),
+            CLAIMED,
+            "uses a request of ResourceClaim slice that it does not have: leave `request` out",
+        ),
         (using(("gpu",), labels={GROUP: "g", GROUP_SIZE: "2"}), CLAIMED, "are placed one by one"),
         (
             using(("gpu",), ("b",), claims={"gpu": "slice", "b": "b"}),
@@ -133,6 +138,11 @@ def test_a_claim_that_is_not_known_is_waited_for(name: str) -> None:
     shown = "the ResourceClaim of its claim gpu" if not name else "ResourceClaim slice"
     with pytest.raises(UnknownClaimError, match=f"container main waits for {shown}: it does not exist yet"):
         requested(claim_pod("p", name))
+
+
+def test_a_container_may_name_the_one_request_of_its_claim() -> None:
+    named = Container("main", ContainerKind.MAIN, {}, ("gpu",), ("card",))
+    assert requested(claim_pod("p", containers=(named,)), claim()) is not None
 
 
 def test_containers_with_claims_and_with_limits_are_placed_together() -> None:

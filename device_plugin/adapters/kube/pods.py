@@ -47,6 +47,12 @@ _decoded, _labels = decoder(structs.RawPod), decoder(dict[str, str])
 _decoded_resources = decoder(structs.RawResources)
 
 
+# The limits that are kept of a container's resources, what it requests of its host, the names of its claims, and the
+# requests of these that it uses.
+_Resources = tuple[Mapping[str, str], HostAmounts, tuple[str, ...], tuple[str, ...]]
+_EMPTY: _Resources = ({}, NOTHING, (), ())
+
+
 class _Asked(NamedTuple):
     """A container: those of its limits that are kept, the CPU, memory and disk that it requests, and its claims."""
 
@@ -55,6 +61,7 @@ class _Asked(NamedTuple):
     limits: Mapping[str, str]
     host: HostAmounts
     claims: tuple[str, ...]
+    of_claims: tuple[str, ...]
 
 
 def read_pod(text: Text, resources: Resources = None) -> Pod:
@@ -168,8 +175,8 @@ def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
     not refused; its grant may name containers whose resources are no longer configured.
     """
     found = [
-        Container(name, kind, limits, claims)
-        for name, kind, limits, _, claims in asked
+        Container(name, kind, limits, claims, of_claims)
+        for name, kind, limits, _, claims, of_claims in asked
         if limits or claims or (grant and f'"{name}"' in grant)
     ]
     return tuple(found if grant else found[: MAX_CONTAINERS + 1])
@@ -193,16 +200,14 @@ def _claims(
     return {name[:MAX_NAME]: of[:MAX_NAME] for name, of in islice(stored.items(), MAX_CLAIMS + 1)}
 
 
-def _resources(text: bytes, resources: Resources) -> tuple[Mapping[str, str], HostAmounts, tuple[str, ...]]:
-    """Returns the kept limits, the requests and the claims of a container's resources. Raises DecodeError."""
+def _resources(text: bytes, resources: Resources) -> _Resources:
+    """Returns what is kept of a container's resources. Raises DecodeError."""
     if text in _NOTHING:
-        return {}, NOTHING, ()
+        return _EMPTY
     return (_remembered_resources if len(text) <= _SHORT else _read_resources)(text, resources)
 
 
-def _read_resources(
-    text: bytes, resources: Resources
-) -> tuple[Mapping[str, str], HostAmounts, tuple[str, ...]]:
+def _read_resources(text: bytes, resources: Resources) -> _Resources:
     raw = _decoded_resources(text)
     limits = raw.limits or {}
     # One character beyond the longest quantity that is accepted, so that a longer one is still refused.
@@ -211,8 +216,12 @@ def _read_resources(
         for name, amount in limits.items()
         if ("/" in name if resources is None else name in resources)
     }
-    claims = tuple(claim.name[:MAX_NAME] for claim in islice(raw.claims, _MOST_CLAIMS)) if raw.claims else ()
-    return kept, pod_requests.amounts(raw.requests or {}), claims
+    host = pod_requests.amounts(raw.requests or {})
+    if not raw.claims:
+        return kept, host, (), ()
+    used = raw.claims[:_MOST_CLAIMS]
+    requests = tuple(claim.request[:MAX_NAME] for claim in used)
+    return kept, host, tuple(claim.name[:MAX_NAME] for claim in used), requests if any(requests) else ()
 
 
 # Tens of thousands of pods have only a few distinct texts, and equal ones share one object.

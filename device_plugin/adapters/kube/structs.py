@@ -55,6 +55,7 @@ class Owned(Struct):
 
 class ContainerClaim(Struct):
     name: str = ""
+    request: str = ""
 
 
 class RawResources(Struct):

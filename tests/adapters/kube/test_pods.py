@@ -293,6 +293,14 @@ def test_of_thousands_of_claims_few_are_kept() -> None:
     assert len(found.claims or ()) == MAX_CLAIMS + 1
 
 
+def test_the_request_of_a_claim_that_a_container_uses_is_kept() -> None:
+    used = {"name": "main", "resources": {"claims": [{"name": "gpu", "request": "card"}]}}
+    claims = [{"name": "gpu", "resourceClaimName": "slice"}]
+    spec = {"containers": [used], "resourceClaims": claims}
+    (found,) = read_pod(json.dumps({"metadata": {"name": "p"}, "spec": spec}).encode()).containers
+    assert (found.claims, found.of_claims) == (("gpu",), ("card",))
+
+
 def test_the_pod_of_a_template_has_the_claims_that_it_names() -> None:
     spec = {
         "containers": [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}],
