@@ -6,7 +6,6 @@ before, the pods that wait there are touched. A pod that does not run after that
 """
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from device_plugin.allocator.service import Service, Shared
@@ -29,12 +28,19 @@ MOST = 16
 
 @dataclass(slots=True)
 class _Starting:
-    """A bound pod that does not run, what its node's agent reported last, and the times at which to touch the pod."""
+    """A bound pod that does not run, and the times at which to touch it. `touched` is the time of its last touch."""
 
     pod: Pod
-    agent: object
     due: list[float] = field(default_factory=list)
     touched: float = float("-inf")
+
+
+@dataclass(slots=True)
+class _Node:
+    """The bound pods of a node that do not run, by UID, and the last reports of the node's agent."""
+
+    agent: object
+    starting: dict[str, _Starting] = field(default_factory=dict)
 
 
 class ClaimTouch(Service):
@@ -43,7 +49,9 @@ class ClaimTouch(Service):
     def __init__(self, shared: Shared, api: Api) -> None:
         super().__init__(shared)
         self._api = api
-        self._starting: dict[str, _Starting] = {}
+        # No node is without a pod that does not run.
+        self._nodes: dict[str, _Node] = {}
+        self._node_of: dict[str, str] = {}
         self._led = False
         self._view.follow(self)
 
@@ -51,20 +59,16 @@ class ClaimTouch(Service):
         """Touch the pods that are due, if this replica leads; at the beginning of its term each pod that waits."""
         leads, now = not self._why_not_leading(), self._clock()
         with self._view.lock:
-            changed = [each for each in self._starting.values() if self._changed(each) or not self._led]
+            for name, node in self._nodes.items():
+                before, node.agent = node.agent, self._agent(name)
+                if leads and (node.agent != before or not self._led):
+                    _plan(node, now)
+            due = [each for node in self._nodes.values() for each in node.starting.values() if each.due]
         self._led = leads
-        if not leads:
-            return
-        for each in changed:
-            begin = max(now, each.touched + GAP_SECONDS)
-            each.due = [begin + delay for delay in DELAYS] if each.agent is not None else []
-        for each in self._due(now):
-            self._touch(each, now)
-
-    def _changed(self, starting: _Starting) -> bool:
-        """True if the reports of the pod's agent have changed since the last call. The lock is held."""
-        before, starting.agent = starting.agent, self._agent(starting.pod.node)
-        return starting.agent != before
+        if leads:
+            due = [each for each in due if each.due[0] <= now]
+            for each in sorted(due, key=lambda each: each.due[0])[:MOST]:
+                self._touch(each, now)
 
     def _agent(self, node: str) -> object:
         """The reports of a node's agent that decide whether pods with claims can start; None if none can.
@@ -73,10 +77,6 @@ class ClaimTouch(Service):
         """
         inventory = self._view.node_news.inventory(node)
         return inventory.slices if inventory is not None and inventory.claims else None
-
-    def _due(self, now: float) -> Iterator[_Starting]:
-        due = [each for each in list(self._starting.values()) if each.due and each.due[0] <= now]
-        yield from sorted(due, key=lambda each: each.due[0])[:MOST]
 
     def _touch(self, starting: _Starting, now: float) -> None:
         pod = starting.pod
@@ -99,18 +99,35 @@ class ClaimTouch(Service):
         """Note a pod that waits for its containers' start, or that waits no longer."""
         if not pod.claims:
             return
-        if pod.node and pod.phase == "Pending" and not pod.deleting:
-            known = self._starting.setdefault(pod.uid, _Starting(pod, self._agent(pod.node)))
-            known.pod = pod
-        else:
-            self._starting.pop(pod.uid, None)
+        waits = pod.node and pod.phase == "Pending" and not pod.deleting
+        if not waits or self._node_of.get(pod.uid, pod.node) != pod.node:
+            self.forget_pod(pod.uid)
+        if not waits:
+            return
+        node = self._nodes.get(pod.node)
+        if node is None:
+            node = self._nodes[pod.node] = _Node(self._agent(pod.node))
+        self._node_of[pod.uid] = pod.node
+        node.starting.setdefault(pod.uid, _Starting(pod))
 
     def claim_changed(self, pod: Pod) -> None:
         """Does nothing: the pod is not bound."""
 
     def forget_pod(self, uid: str) -> None:
-        """Forget a pod that is gone."""
-        self._starting.pop(uid, None)
+        """Forget a pod that is gone, or that waits no longer."""
+        name = self._node_of.pop(uid, "")
+        if name:
+            starting = self._nodes[name].starting
+            del starting[uid]
+            if not starting:
+                del self._nodes[name]
 
     def give_back(self, holder: Holder) -> None:
         """Does nothing: only bound pods count."""
+
+
+def _plan(node: _Node, now: float) -> None:
+    """Set the times at which to touch the node's pods after a change; none while its agent prepares no claims."""
+    for each in node.starting.values():
+        begin = max(now, each.touched + GAP_SECONDS)
+        each.due = [begin + delay for delay in DELAYS] if node.agent is not None else []

@@ -10,6 +10,7 @@ from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.claim_writes import ClaimError, ClaimWrites
 from device_plugin.core.contract.claims import DOMAIN, Claim, device_name
 from device_plugin.core.contract.grants import Grant
+from device_plugin.core.ledger import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,9 @@ class StaleClaims(Service):
         if now < self._next:
             return
         self._next = now + LOOK_SECONDS
-        stale = [claim for claim in self._view.claims.allocated() if self._is_stale(claim)]
+        allocated = self._view.claims.allocated()
+        snapshot = self._view.snapshot()
+        stale = [claim for claim in allocated if self._is_stale(claim, snapshot)]
         due = [claim for claim in stale if self._stale.get(claim.uid, now + LOOK_SECONDS) <= now][:MOST]
         self._stale = {claim.uid: self._stale.get(claim.uid, now) for claim in stale}
         for claim in due:
@@ -50,32 +53,27 @@ class StaleClaims(Service):
                 log.info("claim %s/%s stays as it is: %s", claim.namespace, claim.name, error)
                 self._stale[claim.uid] = now + AGAIN_SECONDS
 
-    def _is_stale(self, claim: Claim) -> bool:
+    def _is_stale(self, claim: Claim, snapshot: Snapshot) -> bool:
         """True if no pod that names the claim holds its devices, and no Binding of such a pod is under way."""
         if not any(device.driver.endswith(DOMAIN) for device in claim.devices):
             return False
-        with self._view.lock:
-            for uid in self._view.pods.naming(claim.namespace, claim.name):
-                grant, reservation = self._view.ledger.grant(uid), self._view.ledger.reservation(uid)
-                if grant is None or claim.uid not in grant.claims.values():
-                    continue
-                if reservation is not None:
-                    return not reservation.under_way
-                return not self._has(grant, claim)
+        for uid in self._view.pods.naming(claim.namespace, claim.name):
+            grant, reservation = snapshot.grant(uid), snapshot.reservation(uid)
+            if grant is None or claim.uid not in grant.claims.values():
+                continue
+            if reservation is not None:
+                return not reservation.under_way
+            return not _has(grant, claim, snapshot)
         return True
 
-    def _has(self, grant: Grant, claim: Claim) -> bool:
-        """True if the grant has the claim's devices, or its node shows no cards now. The lock is held."""
-        node = self._view.ledger.node(grant.node)
-        if node is None:
-            return True
-        cards = {state.card.uuid: device_name(state.card) for state in node.cards}
-        given = {
-            cards.get(each.card)
-            for container, uid in grant.claims.items()
-            if uid == claim.uid
-            for each in grant.containers[container]
-        }
-        return None in given or {(grant.node, name) for name in given} == {
-            (device.pool, device.device) for device in claim.devices
-        }
+
+def _has(grant: Grant, claim: Claim, snapshot: Snapshot) -> bool:
+    """True if the grant has the claim's devices, or its node does not show its cards now."""
+    node = snapshot.node(grant.node)
+    wanted = {
+        each.card for container, uid in grant.claims.items() if uid == claim.uid
+        for each in grant.containers[container]
+    }  # fmt: skip
+    shown = [state.card for state in node.cards if state.card.uuid in wanted] if node is not None else []
+    given = {(grant.node, device_name(card)) for card in shown}
+    return len(shown) < len(wanted) or given == {(device.pool, device.device) for device in claim.devices}

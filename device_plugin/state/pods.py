@@ -153,7 +153,7 @@ class KnownPods:
             known.asked = self._asked(known.pod)
 
     def naming(self, namespace: str, claim: str) -> list[str]:
-        """The UIDs of the known pods that name this ResourceClaim, the first one first."""
+        """The UIDs of the known pods that name this ResourceClaim, the first one first. It needs no lock."""
         return list(self._naming.get((namespace, claim), ()))
 
     def is_gone(self, uid: str) -> bool:
