@@ -90,7 +90,7 @@ class Binder(Service):
         if claimed.grant.claims:
             self._send_with_claims(claimed, deadline)
         else:
-            self._send(claimed, self._api, deadline)
+            self._send(claimed, self._api)
         now = self._wall()
         self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
 
@@ -99,12 +99,12 @@ class Binder(Service):
         try:
             with self._claims.alone(claimed.grant.claims.values()):
                 self._claims.give(claimed, deadline)
-                self._send(claimed, self._api.until(deadline), deadline)
+                self._send(claimed, self._api.until(deadline))
         except ClaimError as error:
             self._allocator.release_unbound(claimed.pod.uid)
             raise BindError(error.outcome, str(error)) from error
 
-    def _send(self, claimed: Reservation, api: Api, deadline: float) -> None:
+    def _send(self, claimed: Reservation, api: Api) -> None:
         """Send the Binding of a reservation in stage BINDING. Raises BindError if the pod is not known to be bound.
 
         If the Binding is refused, the pod's claims are cleared before the reservation ends.
@@ -120,7 +120,7 @@ class Binder(Service):
             self._view.pod_news.gone(uid)
             raise BindError("gone", str(error)) from error
         except RefusedError as error:
-            self._claims.take_back(claimed, deadline)
+            self._claims.take_back(claimed)
             self._allocator.release_unbound(uid)
             raise BindError("refused", str(error)) from error
         except ApiError as error:

@@ -103,8 +103,12 @@ class ClaimWrites(Service):
             self._repeated(gift.ref, deadline, partial(self._give, gift))
         self._check(deadline, "the Binding")
 
-    def take_back(self, reservation: Reservation, deadline: float) -> None:
-        """Clear the claims of a pod whose Binding was refused; a claim that cannot be cleared now is cleared later."""
+    def take_back(self, reservation: Reservation) -> None:
+        """Clear the claims of a pod whose Binding was refused; a claim that cannot be cleared now is cleared later.
+
+        It has time of its own: the next /bind must not begin before the API server has dropped a write of this one.
+        """
+        deadline = self._clock() + WRITE_SECONDS
         for name, uid in _claims(reservation):
             ref = Ref(name, reservation.pod.namespace)
             try:
@@ -144,7 +148,7 @@ class ClaimWrites(Service):
                 raise ClaimError("gone", f"{shown} is gone: {error}") from error
             except RefusedError as error:
                 raise ClaimError("refused", f"{shown}: {error}") from error
-            except ApiError as error:
+            except (ApiError, ValueError) as error:
                 raise ClaimError("unread", f"{shown}: {error}") from error
         raise ClaimError("unread", f"{shown} could not be written in {TRIES} tries: {last}")
 

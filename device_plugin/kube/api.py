@@ -247,7 +247,7 @@ class Api(Protocol):
 
         A list replaces the old list; with `by_key` its members are merged by Kubernetes' merge key, which for
         conditions is the type. With metadata.resourceVersion in `change`, raises ConflictError if the object changed
-        since.
+        since. Client and server give up after 3 s.
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:

@@ -319,6 +319,15 @@ def test_a_claim_of_a_bound_pod_is_never_cleared_for_another_pod(world: World, o
     consistent(world)
 
 
+def test_a_claim_of_a_form_that_cannot_be_read_is_refused(world: World, one: Replica) -> None:
+    made = placed(world)
+    results = [{"request": "card", "driver": CLASS, "pool": "n9", "device": "d"}]
+    world.api.put_claim({**claim(), "status": {"allocation": {"devices": {"results": results}}}})
+    world.api.get = lambda *_: {"metadata": {"name": 1}}  # type: ignore[method-assign]
+    assert one.bind(made).startswith("ResourceClaim slice: Expected")
+    assert one.free() == ALL
+
+
 def test_amounts_that_the_api_server_writes_in_its_own_way_are_the_same(world: World, one: Replica) -> None:
     made = placed(world)
     world.api.on_bind = refuse_unclear

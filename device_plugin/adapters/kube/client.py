@@ -205,6 +205,7 @@ class KubeClient:
         if of.uid:
             metadata["uid"] = of.uid
         path = _object(kind, of) + (f"/{subresource}" if subresource else "")
+        path += f"?{self._limit}"
         body = {**change, "metadata": metadata}
         media = STRATEGIC if by_key else MERGE
         return self._decoded(kind, self._request("PATCH", path, body, media, accept=_accept(kind)))
