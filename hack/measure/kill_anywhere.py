@@ -5,7 +5,8 @@
 Pods come and go on two nodes while the node agents, the cluster service's replicas and the leadership are hit at
 random. Killed processes are started again after a moment, as a DaemonSet and a Deployment would; nobody else helps. At
 the end the load stops and everything must be right: no grant lost or doubled, no file leaked, both replicas agree. The
-only pods that may have failed are those that the kubelet admitted while an agent was down; they are counted.
+only pods that may have failed are those that the kubelet admitted while an agent was down; they are counted. With
+--claims, half of the pods ask by ResourceClaims: none of these may fail, and their claims must agree with their grants.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.cluster import EmbeddedCluster, Options, ReplicaPod
 from hack.embedded.person import PATIENCE_SECONDS, NotInTimeError, Object, Person, phase, read
+from hack.measure.claim_pods import by_claims, claim_faults
 from hack.measure.one_machine import one_machine
 from hack.measure.random_pods import FLAGS, random_pod
 from hack.measure.witness import Witness
@@ -38,14 +40,15 @@ ADMITTED_WITHOUT_AGENT = "UnexpectedAdmissionError"
 
 
 class PodLoad(threading.Thread):
-    """Creates and deletes random pods until it is stopped."""
+    """Creates and deletes random pods until it is stopped. With `claims`, half of them ask by ResourceClaims."""
 
-    def __init__(self, person: Person, seed: int) -> None:
+    def __init__(self, person: Person, seed: int, *, claims: bool = False) -> None:
         super().__init__(name="load")
         self._person = person
         self._rng = random.Random(seed)
+        self._claims = claims
         self.ended = threading.Event()
-        self.created = 0
+        self.created = self.claiming = 0
         self.failed: Counter[str] = Counter()
 
     def run(self) -> None:
@@ -55,10 +58,16 @@ class PodLoad(threading.Thread):
             for pod in pods:
                 # A pod that is being deleted may end as Failed, because its containers were killed.
                 if phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
-                    self.failed[str(pod["status"].get("reason"))] += 1
+                    kind = "pod with claims: " if pod["spec"].get("resourceClaims") else ""
+                    self.failed[kind + str(pod["status"].get("reason"))] += 1
                     self._person.remove(pod["metadata"]["name"])
             if len(pods) < MOST_PODS and self._rng.random() < 0.7:
-                self._person.create(random_pod(self._rng, f"p{self.created}"))
+                pod = random_pod(self._rng, f"p{self.created}")
+                # A claim of an init container is not served, and so not of a sidecar.
+                if self._claims and self._rng.random() < 0.5 and "initContainers" not in pod["spec"]:
+                    pod = by_claims(self._person, pod)
+                    self.claiming += 1
+                self._person.create(pod)
                 self.created += 1
             elif pods:
                 # One pod in five is deleted by force: its object is removed at once, its containers end later.
@@ -113,14 +122,14 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
     pods = person.pods()
     live = {pod["metadata"]["uid"] for pod in pods}
     cards = [card for cards in cluster.cards.values() for card in cards]
-    found = witness.wrong + witness.overlaps(live, cards) + _grants(pods)
+    found = witness.wrong + witness.overlaps(live, cards) + _grants(pods) + [*claim_faults(person, pods)]
     for node in NODES:
         known = {path.parent.name for path in _slices(cluster, node)}
         found += [f"node {node}: files of pod {uid} are left" for uid in sorted(known - live)]
         devices = sum(map(_devices, cluster.kubelets[node].cdi_dir.glob("vgpu-*.json")))
         names = sum(len(_asked(pod)) for pod in pods if pod["spec"].get("nodeName") == node)
         if devices != names:
-            found.append(f"node {node}: {devices} CDI devices for {names} resources of running containers")
+            found.append(f"node {node}: {devices} CDI devices for {names} resources and claims of containers")
     ledgers = {replica.name: _ledger(replica) for replica in cluster.replicas}
     found += [
         f"{name} holds {len(ledger)} grants for {len(pods)} pods"
@@ -162,7 +171,11 @@ def _devices(spec: Path) -> int:
 
 def _asked(pod: Object) -> list[str]:
     containers = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
-    return [name for container in containers for name in container["resources"]["limits"]]
+    asked = [container["resources"] for container in containers]
+    return [
+        *(name for resources in asked for name in resources.get("limits") or ()),
+        *(use["name"] for resources in asked for use in resources.get("claims") or ()),
+    ]
 
 
 def _ledger(replica: ReplicaPod) -> dict[str, list[tuple[object, ...]]]:
@@ -176,13 +189,13 @@ def _ledger(replica: ReplicaPod) -> dict[str, list[tuple[object, ...]]]:
     return {uid: sorted(slices, key=repr) for uid, slices in ledger.items()}
 
 
-def run(seed: int, seconds: float) -> bool:
+def run(seed: int, seconds: float, *, claims: bool = False) -> bool:
     """Run load and kills for `seconds`, and then check the invariants; true if all hold."""
     rng, witness = random.Random(seed), Witness()
     cards = {name: sim.parse(CARDS, machine=number) for number, name in enumerate(NODES)}
-    options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
+    options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS, claims=claims)
     with one_machine(cards, options, ADMIN) as (cluster, person):
-        load, killer = PodLoad(person, seed), ServiceKiller(cluster, person, rng)
+        load, killer = PodLoad(person, seed, claims=claims), ServiceKiller(cluster, person, rng)
         load.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end and load.is_alive():
@@ -193,7 +206,8 @@ def run(seed: int, seconds: float) -> bool:
         left = _reckon(cluster, person, witness)
         _empty(cluster, person)
     killed = ", ".join(f"{kind} {count}" for kind, count in sorted(killer.hits.items()))
-    print(f"seed {seed}: {load.created} pods, {witness.started} containers; hits: {killed}")
+    created = f"{load.created} pods, {load.claiming} of them with claims"
+    print(f"seed {seed}: {created}, {witness.started} containers; hits: {killed}")
     allowed = load.failed.pop(ADMITTED_WITHOUT_AGENT, 0)
     print(
         f"failed because the kubelet admitted them while an agent was down: {allowed}; otherwise: {dict(load.failed)}"
@@ -240,10 +254,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hack/kill-anywhere", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to hit")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--claims", action="store_true", help="half of the pods ask by ResourceClaims")
     args = parser.parse_args(argv)
     if not args.seconds > 0:
         parser.error("write --seconds of more than 0")
-    return 0 if run(args.seed, args.seconds) else 1
+    return 0 if run(args.seed, args.seconds, claims=args.claims) else 1
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def test_the_longer_trials_run_their_tests(tmp_path: Path) -> None:
     [
         ("in-flight --seeds=0", "write --seeds and --pods of at least 1"),
         ("kill-anywhere --seconds=-1", "write --seconds of more than 0"),
+        ("kill-writes --rounds=0", "write --rounds of at least 1"),
         ("takeover --kills=0", "write --kills of at least 1"),
         ("fuzz --seconds=0", "write --seconds of at least 1"),
         ("forecasts --pods=0", "write --pods of at least 1"),

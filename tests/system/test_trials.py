@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.measure import in_flight, kill_anywhere
+from hack.measure import in_flight, kill_anywhere, kill_writes
 
 SHRUNK = "JobShrunk: goes from 4 to 3 pods for job default/evaluate\n   JobGrown: goes from 3 to 4 pods"
 
@@ -22,10 +22,15 @@ def test_every_container_of_many_in_flight_gets_its_own_grant() -> None:
     assert str(result) == "mismatches 0, failed 0, overlaps 0"
 
 
-def test_killing_either_service_anywhere_loses_and_leaks_nothing() -> None:
+@pytest.mark.parametrize("claims", [False, True])
+def test_killing_either_service_anywhere_loses_and_leaks_nothing(claims: bool) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    assert kill_anywhere.run(seed, 20.0)
+    assert kill_anywhere.run(seed, 20.0, claims=claims)
+
+
+def test_a_service_killed_after_any_write_of_a_claim_leaves_nothing_stuck() -> None:
+    assert kill_writes.run(1)
 
 
 def test_the_demo_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

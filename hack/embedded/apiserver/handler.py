@@ -142,6 +142,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         value, dry = _object(body), self._query.get("dryRun") == "All"
         if target.resource is BINDINGS or target.subresource == "binding":
             self.api.registry.bind(self._user, target, value)
+            self.api.written(self._user, target)
             self._send(201, _success(code=201))
         elif target.subresource == "eviction":
             options = _deletion(value.get("deleteOptions") or {})
@@ -168,6 +169,7 @@ class ApiHandler(BaseHTTPRequestHandler):
     def _update(self, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool) -> None:
         _check_named(target)
         stored, created = self.api.registry.update(self._user, target, change, patch=patch)
+        self.api.written(self._user, target)
         self._send(201 if created else 200, self._shown(stored))
 
     def _delete(self, target: RequestTarget, body: bytes) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class EmbeddedApiServer:
     `history` is the number of changes of a kind that a watcher may miss before it gets 410 Gone.
     `write_requests` has the last writes, also refused ones, each as (user, method, path). `conflicts` has the writes
     that were refused because somebody else had changed the object (409).
+    `written` is called with the user and the target of each update and Binding that is stored, before the answer.
     `grants` has the rights that a SubjectAccessReview knows, as (user, verb, plural, namespace); requests need none.
     """
 
@@ -53,6 +54,7 @@ class EmbeddedApiServer:
         self._thread: threading.Thread | None = None
         self.write_requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
         self.conflicts: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
+        self.written: Callable[[str, RequestTarget], None] = lambda *_: None
         namespaces = [
             {"kind": "Namespace", "metadata": {"name": name}, "status": {"phase": "Active"}}
             for name in _NAMESPACES
