@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hack.embedded import installation
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.apiserver.server import claim_policy_files, job_policy_files, policy_files
 from hack.embedded.claims import ClaimController
 from hack.embedded.installation import ServicePod
 from hack.embedded.jobs import JobController
@@ -49,8 +49,9 @@ class Options:
     `image_mounts` (host path, container path) are the files of the containers' image. With `on_start`, containers have
     no process: each one only calls `on_start`. `flags` are added to the agents' command lines. `engines` is the number
     of replicas of the job engine, which have `engine_flags`; with at least one, the engine's admission policies are
-    installed. With `claims`, slices are given by ResourceClaims too, as with the component dra. With `shown`, the API
-    server also has the workloads and pods of an installation, for commands that show them.
+    installed. With `claims`, slices are given by ResourceClaims too, as with the component dra, and the namespace
+    `default` allows them. With `shown`, the API server also has the workloads and pods of an installation, for commands
+    that show them.
     """
 
     replicas: int = 1
@@ -81,7 +82,11 @@ class EmbeddedCluster:
     ) -> None:
         self.root = root
         self.options = options or Options()
-        self.api = EmbeddedApiServer([*policy_files(), *(job_policy_files() if self.options.engines else ())])
+        self.api = EmbeddedApiServer([
+            *policy_files(),
+            *(job_policy_files() if self.options.engines else ()),
+            *(claim_policy_files() if self.options.claims else ()),
+        ])  # fmt: skip
         self.cards = dict(nodes)
         self.kubelets: dict[str, Kubelet] = {}
         self.agents: dict[str, ServiceProcess] = {}
@@ -93,6 +98,8 @@ class EmbeddedCluster:
         """Start everything, and return when all services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
+            if self.options.claims:
+                installation.allow_claims(self.api.url)
             kinds = (JobController, QuotaController, ClaimController)
             self._controllers = [kind(self.api.url) for kind in kinds]
             for controller in self._controllers:

@@ -15,8 +15,9 @@ import yaml
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.core.contract import annotations
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import NODES, PODS, Kind, Ref
+from device_plugin.kube.api import NAMESPACES, NODES, PODS, Kind, Ref
 from hack.embedded.clock import timestamp
 from hack.embedded.pod_spec import MIRROR
 
@@ -25,6 +26,7 @@ WRITE_SECONDS = 60.0
 
 NAMESPACE = "vgpu-system"
 NODE_LABELS = {"vgpu.io/node": "true"}
+CLAIMS_ALLOWED = {annotations.CLAIMS: "allowed"}
 # The agents of Hygon's nodes, which an installation has beside those of `node`. No node is labelled for them here.
 HYGON = "node-hygon"
 _MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -45,6 +47,14 @@ class ServicePod(NamedTuple):
     name: str
     node: str
     host: str
+
+
+def allow_claims(api_url: str) -> None:
+    """Label the namespace `default`, so that its claims may ask for slices. Raises ApiError."""
+    with closing(
+        KubeClient(Endpoint(api_url, lambda: None), "installation", timeout=WRITE_SECONDS)
+    ) as client:
+        client.patch(NAMESPACES, Ref("default"), {"metadata": {"labels": CLAIMS_ALLOWED}})
 
 
 def show(api_url: str, pods: Iterable[ServicePod]) -> None:

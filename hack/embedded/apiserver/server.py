@@ -121,6 +121,11 @@ def job_policy_files() -> list[Path]:
     return [_MANIFESTS / "components" / "jobs" / name for name in ("admission.yaml", "kinds.yaml")]
 
 
+def claim_policy_files() -> list[Path]:
+    """The file of the admission policies that the component dra adds; the terms that it adds to others are left out."""
+    return [_MANIFESTS / "components" / "dra" / "admission.yaml"]
+
+
 class Listener(ThreadingHTTPServer):
     """The listening socket, and a thread for each accepted connection."""
 
