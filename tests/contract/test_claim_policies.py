@@ -17,6 +17,7 @@ from tests.contract.asking import container, refused
 from tests.contract.cluster import OWN_NODE, Answer, Cluster, namespace, unique
 from tests.contract.conftest import seen, stand_in
 from tests.deadline import until
+from tests.pages import PROJECT
 from tests.release import since
 
 pytestmark = since("1.36", "a capacity that a claim consumes")
@@ -203,6 +204,18 @@ def test_a_namespace_allows_claims_by_a_label(cluster: Cluster, *, template: boo
 def test_claims_for_others_devices_pass_everywhere(cluster: Cluster, *, template: bool) -> None:
     asked = {"name": "a", "exactly": {"deviceClassName": FOREIGN, "allocationMode": "All", "selectors": CEL}}
     assert create(cluster, "default", spec(asked), template=template).code == 201
+
+
+def test_the_example_is_accepted(cluster: Cluster, allowed: str) -> None:
+    template, user = claim_policies.documents(PROJECT / "examples" / "claim.yaml")
+    path = f"{GROUP}/namespaces/{allowed}/resourceclaimtemplates{DRY}"
+    assert cluster.post(path, template, "tenant").code == 201
+    made = cluster.post(f"/api/v1/namespaces/{allowed}/pods{DRY}", user, "tenant")
+    assert made.code == 201, made.body
+    (used,) = user["spec"]["resourceClaims"]
+    assert used["resourceClaimTemplateName"] == template["metadata"]["name"]
+    asked = read_claim({"metadata": {"name": "c"}, "spec": template["spec"]["spec"]})
+    assert (asked.device_class, asked.memory, asked.cores, asked.fault) == (CLASS, "4Gi", "15", "")
 
 
 # What is given.
