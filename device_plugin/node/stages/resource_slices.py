@@ -59,11 +59,15 @@ class ResourceSlices:
     def step(self, cards: Sequence[Card]) -> None:
         """Write the ResourceSlices that differ from the cards, and delete those of families without a card.
 
-        Does nothing before the first list, and during the pause after a failure. `why_not` is the reason of a failure.
+        Does nothing before the first list, and during the pause after a failure. `why_not` is the reason why the cards
+        are not shown, as text.
         """
         with self._lock:
             stored = None if self._stored is None else dict(self._stored)
-        if stored is None or self._clock() < self._not_before:
+        if stored is None:
+            self.why_not = "the API server has not listed this node's ResourceSlices yet"
+            return
+        if self._clock() < self._not_before:
             return
         families: dict[str, list[Card]] = {}
         for card in cards:

@@ -109,6 +109,10 @@ def test_nothing_is_written_before_it_is_known_what_is_there() -> None:
     fresh = ResourceSlices(NodeApi(cast("Any", stored), "n1"), "n1", lambda: stored.now)
     fresh.step([dcu(1)])
     assert stored.writes == 0
+    assert "has not listed" in fresh.why_not
+    fresh.sync([])
+    fresh.step([dcu(1)])
+    assert (stored.writes, fresh.why_not) == (1, "")
 
 
 @pytest.mark.parametrize(
