@@ -16,6 +16,7 @@ from device_plugin.core.contract.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node.slices.admission import NotNowError
 from device_plugin.node.stages import allocate, inject
+from device_plugin.node.vendors.port import NoVendorIdError
 from tests.builders.cards import MEM
 from tests.node.parts import Parts, Peer
 from vgpu_runtime.sim import records
@@ -29,13 +30,17 @@ REST_SECONDS = 1.5
 
 @dataclass
 class Place:
-    """A quarter of a card, and the container in it: its pod, its processes, and the pipe of its last start."""
+    """A quarter of a card, and the container in it: its pod, its processes, and the pipe of its last start.
+
+    `claimed` is true if the pod asked by a ResourceClaim.
+    """
 
     number: int
     card: str
     cores: tuple[int, ...]
     root: Path
     pod: Pod | None = None
+    claimed: bool = False
     pipe: int | None = None
     processes: list["subprocess.Popen[str]"] = field(default_factory=list)
 
@@ -85,27 +90,48 @@ class Node:
             self.restart_agent()
 
     def start(self, place: Place) -> None:
-        """The kubelet starts the container, of a new pod if there is none; it tries again later if told to wait."""
-        if place.pod is None:
-            self.pods += 1
-            place.pod = self.parts.bind(f"p{self.pods}", [Slice(place.card, MIB, place.cores)], {MEM: "2"})
-            self.parts.hold(place.pod, {MEM: place.tickets})
+        """The kubelet starts the container, of a new pod if there is none; it tries again later after a refusal."""
+        pod = place.pod or self.bind(place)
         try:
-            self.parts.starts.pre_start(MEM, place.tickets)
-        except NotNowError:
+            if place.claimed:
+                self.prepare(pod)
+            else:
+                self.parts.starts.pre_start(MEM, place.tickets)
+        except (NotNowError, NoVendorIdError):
             self.waits += 1
             return
-        (record,) = [each for each in self.parts.records.all() if each.pod == place.pod.uid]
+        (record,) = [each for each in self.parts.records.all() if each.pod == pod.uid]
         place.pipe = record.vendor_ids[place.card]
-        (source,) = [mount.source for mount in self.parts.spec(MEM, place.tickets).mounts
+        (name,) = record.names.values()
+        (source,) = [mount.source for mount in self.parts.edits(f"vgpu.io/slice={name}").mounts
                      if mount.target == "/etc/vdev/docker/vdev0.conf"]  # fmt: skip
         link = place.root / "etc/vdev/docker/vdev0.conf"
         link.parent.mkdir(parents=True, exist_ok=True)
         (place.root / "opt/hyhal").mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(source)
-        self.peer.living.add(place.pod.uid)
+        self.peer.living.add(pod.uid)
         self.run(place)
+
+    def bind(self, place: Place) -> Pod:
+        """A new pod is placed here, which asks by a claim or in its limits."""
+        self.pods += 1
+        name, slices = f"p{self.pods}", [Slice(place.card, MIB, place.cores)]
+        place.claimed = self.rng.random() < 0.5
+        if place.claimed:
+            place.pod = self.parts.bind_claims(name, {"main": slices})
+        else:
+            place.pod = self.parts.bind(name, slices, {MEM: "2"})
+            self.parts.hold(place.pod, {MEM: place.tickets})
+        return place.pod
+
+    def prepare(self, pod: Pod) -> None:
+        """The kubelet asks once for a claim; before a further start the agent renews the pipe by itself."""
+        record = self.parts.records.get(pod.uid, "main")
+        if record is None:
+            self.parts.prepare(pod)
+        else:
+            self.parts.injector.renew(record)
 
     def run(self, place: Place) -> None:
         """A program of the container opens the driver and allocates memory of the card."""
@@ -137,6 +163,9 @@ class Node:
 
     def end(self, place: Place) -> None:
         assert place.pod is not None
+        self.peer.living.discard(place.pod.uid)
+        if place.claimed:
+            self.parts.claims.unprepare(f"claim-{place.pod.uid}-main", 0.0)
         self.parts.end(place.pod)
         self.parts.reclaimer.sweep()
         place.pod = None
