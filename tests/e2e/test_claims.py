@@ -28,6 +28,7 @@ from tests.e2e.slices import check_disjoint, grant, held, inventory
 from tests.e2e.test_health import simulate
 from tests.e2e.test_restarts import life, restart_kubelet
 from tests.e2e.test_sharing import probe
+from tests.e2e.test_why import vgpu
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import container, pod, slice_of, slice_pod
 from tests.requirement import require
@@ -59,6 +60,17 @@ def kubectl() -> Iterator[Kubectl]:
         allow(made)
         made.create(template("slice", FOUR))
         yield made
+
+
+def test_check_finds_nothing_wrong_with_claims() -> None:
+    def sound() -> bool:
+        status, said = vgpu("check")
+        print(said)
+        return (
+            status == 0 and "ok       claims       ResourceClaims are served on every node with cards" in said
+        )
+
+    assert eventually(sound, 90)
 
 
 def test_a_claim_is_given_the_slice_that_limits_are_given_on_the_same_card(kubectl: Kubectl) -> None:
