@@ -5,6 +5,7 @@ until its pod is placed again. Claims of pods that have ended are freed by Kuber
 """
 
 import logging
+from enum import Enum
 
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.claim_writes import ClaimError, ClaimWrites
@@ -14,12 +15,23 @@ from device_plugin.core.ledger import Snapshot
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at all claims; a claim that is stale in two of them is cleared.
+# Seconds between two looks; a claim that is stale in two of them is cleared.
 LOOK_SECONDS = 3.0
 # Seconds until a claim is tried again that could not be cleared, such as one whose bound pod has no grant.
 AGAIN_SECONDS = 60.0
 # Most claims that are cleared after one look.
 MOST = 16
+
+
+class _State(Enum):
+    """The relation of a claim's devices to the grants of the pods that name the claim."""
+
+    RIGHT = "right"
+    """A bound pod holds them by its grant, or they are not ours."""
+    OPEN = "open"
+    """A Binding of such a pod is under way."""
+    STALE = "stale"
+    """No bound pod holds them."""
 
 
 class StaleClaims(Service):
@@ -33,17 +45,25 @@ class StaleClaims(Service):
         self._stale: dict[str, float] = {}
 
     def sweep(self) -> None:
-        """Look at all claims, and clear those that were stale in the look before too, if this replica leads."""
+        """Look at claims of which there was news, and clear those that were stale in the look before too.
+
+        A claim that says what its pod's grant says is looked at again only after further news of it. A replica that
+        does not lead clears nothing.
+        """
         now = self._clock()
-        if self._why_not_leading():
-            self._stale.clear()
-            return
         if now < self._next:
             return
         self._next = now + LOOK_SECONDS
-        allocated = self._view.claims.allocated()
+        with self._view.lock:
+            claims = self._view.claims.unsettled()
         snapshot = self._view.snapshot()
-        stale = [claim for claim in allocated if self._is_stale(claim, snapshot)]
+        states = [(claim, self._state(claim, snapshot)) for claim in claims]
+        with self._view.lock:
+            self._view.claims.settle(claim.key for claim, state in states if state is _State.RIGHT)
+        if self._why_not_leading():
+            self._stale.clear()
+            return
+        stale = [claim for claim, state in states if state is _State.STALE]
         due = [claim for claim in stale if self._stale.get(claim.uid, now + LOOK_SECONDS) <= now][:MOST]
         self._stale = {claim.uid: self._stale.get(claim.uid, now) for claim in stale}
         for claim in due:
@@ -53,18 +73,17 @@ class StaleClaims(Service):
                 log.info("claim %s/%s stays as it is: %s", claim.namespace, claim.name, error)
                 self._stale[claim.uid] = now + AGAIN_SECONDS
 
-    def _is_stale(self, claim: Claim, snapshot: Snapshot) -> bool:
-        """True if no pod that names the claim holds its devices, and no Binding of such a pod is under way."""
+    def _state(self, claim: Claim, snapshot: Snapshot) -> _State:
         if not any(device.driver.endswith(DOMAIN) for device in claim.devices):
-            return False
+            return _State.RIGHT
         for uid in self._view.pods.naming(claim.namespace, claim.name):
             grant, reservation = snapshot.grant(uid), snapshot.reservation(uid)
             if grant is None or claim.uid not in grant.claims.values():
                 continue
             if reservation is not None:
-                return not reservation.under_way
-            return not _has(grant, claim, snapshot)
-        return True
+                return _State.OPEN if reservation.under_way else _State.STALE
+            return _State.RIGHT if _has(grant, claim, snapshot) else _State.STALE
+        return _State.STALE
 
 
 def _has(grant: Grant, claim: Claim, snapshot: Snapshot) -> bool:

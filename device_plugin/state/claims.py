@@ -1,6 +1,6 @@
 """The ResourceClaims that ask for our cards, or hold some, by namespace and name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,6 +47,8 @@ class KnownClaims:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, _Kept]] = {}
+        # Claims with devices of which there was news since they were last compared with the grants.
+        self._unsettled = set[ClaimName]()
 
     def find(self, namespace: str, name: str) -> Claim | None:
         """The claim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
@@ -67,6 +69,10 @@ class KnownClaims:
         of = self._known.setdefault(claim.namespace, {})
         before = of.get(claim.name)
         of[claim.name] = kept
+        if kept.devices:
+            self._unsettled.add(claim.key)
+        else:
+            self._unsettled.discard(claim.key)
         if before is None:
             return True
         given_back = bool(before.devices) and not kept.devices
@@ -75,6 +81,7 @@ class KnownClaims:
     def forget(self, namespace: str, name: str) -> bool:
         """Remove a claim that is gone; returns false if it was not known."""
         of = self._known.get(namespace, {})
+        self._unsettled.discard((namespace, name))
         if of.pop(name, None) is None:
             return False
         if not of:
@@ -85,16 +92,14 @@ class KnownClaims:
         """The namespaces and names of all known claims."""
         return {(namespace, name) for namespace, of in self._known.items() for name in of}
 
-    def allocated(self) -> list[Claim]:
-        """The claims that hold devices. It needs no lock."""
-        return list(self._allocated())
+    def unsettled(self) -> list[Claim]:
+        """The claims that hold devices and of which there was news since `settle`."""
+        return [_whole(*key, self._known[key[0]][key[1]]) for key in self._unsettled]
 
-    def _allocated(self) -> Iterator[Claim]:
-        # A list of items is made in one step of the interpreter, whatever other threads do.
-        for namespace, of in list(self._known.items()):
-            for name, kept in list(of.items()):
-                if kept.devices:
-                    yield _whole(namespace, name, kept)
+    def settle(self, claims: Iterable[ClaimName]) -> None:
+        """Leave these claims out of `unsettled` until there is news of them: they say what grants say."""
+        # A set that was large keeps its memory.
+        self._unsettled = self._unsettled.difference(claims)
 
 
 def _whole(namespace: str, name: str, kept: _Kept) -> Claim:

@@ -53,7 +53,10 @@ class PodStore:
             pods, version = list(self._pods.items()), self._version
         yield b'{"metadata":{"resourceVersion":"%d"},"items":[' % version + b",".join(self._hopeless)
         for first in range(0, len(pods), PART):
-            texts = [self._texts.pod(number, 1, bound) for number, bound in pods[first : first + PART]]
+            texts = [
+                self._texts.pod(number, 1, bound, "Running" if bound else "Pending")
+                for number, bound in pods[first : first + PART]
+            ]
             yield (b"," if first or self._hopeless else b"") + b",".join(texts)
         yield b"]}"
 
