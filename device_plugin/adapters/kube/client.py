@@ -18,6 +18,7 @@ from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError
 from device_plugin.adapters.kube.pods import Resources
 from device_plugin.adapters.kube.structs import DecodeError, Text
+from device_plugin.core.contract.claims import Claim
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import (
     EVENTS,
@@ -154,6 +155,11 @@ class KubeClient:
                 found = decode.pod_event(line, self._resources, brief_ends=self._brief_ends)
                 if found[0] in _CHANGES:
                     return cast("tuple[str, str, Item | None]", found)
+        if kind.item is Claim:
+            with suppress(DecodeError):
+                seen = decode.claim_event(line)
+                if seen[0] in _CHANGES:
+                    return cast("tuple[str, str, Item | None]", seen)
         change, text = decode.event(line)
         if change == "ERROR":
             code, reason, message = decode.status(text)

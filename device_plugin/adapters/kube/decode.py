@@ -13,7 +13,7 @@ from device_plugin.adapters.kube.structs import PREFIX, DecodeError, Object, Tex
 from device_plugin.adapters.kube.workloads import read_workload
 from device_plugin.core.batch import Job
 from device_plugin.core.contract import annotations
-from device_plugin.core.contract.claims import Claim, read_claim
+from device_plugin.core.contract.claims import Claim, read_claim, read_claim_event
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.kube.api import METADATA_ANNOTATIONS, Change, Kind, Metadata
@@ -148,6 +148,18 @@ def pod_event(line: bytes, resources: Resources = None, *, brief_ends: bool = Fa
     brief = brief_ends and raw.type == Change.DELETED.value
     pod = brief_pod(raw.object) if brief else as_pod(raw.object, resources)
     return raw.type, raw.object.metadata.resource_version, pod
+
+
+def claim_event(line: bytes) -> tuple[str, str, Claim]:
+    """Type, resource version and claim of a watch event, read in one pass.
+
+    Raises DecodeError if the event has no whole claim.
+    """
+    try:
+        change, found = read_claim_event(line)
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
+    return change, found.version, found
 
 
 def version(text: Text) -> str:

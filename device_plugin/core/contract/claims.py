@@ -5,6 +5,7 @@ KEP-4381 and KEP-5075). The allocation in a claim is a copy: the grant on its po
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -198,11 +199,29 @@ class _RawMeta(_Raw):
 
 class _RawClaim(_Raw):
     metadata: _RawMeta
-    spec: _RawSpec = msgspec.field(default_factory=_RawSpec)
+    # The text of a _RawSpec.
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: _RawStatus = msgspec.field(default_factory=_RawStatus)
 
 
-_decoder = msgspec.json.Decoder(_RawClaim)
+class _RawEvent(_Raw):
+    type: str
+    object: _RawClaim
+
+
+_decoder, _event_decoder = msgspec.json.Decoder(_RawClaim), msgspec.json.Decoder(_RawEvent)
+_spec_decoder = msgspec.json.Decoder(_RawSpec)
+# Bytes of a spec that is remembered; longer ones, of which a tenant may write thousands, are read anew.
+_SHORT = 512
+
+
+def read_claim_event(line: bytes) -> tuple[str, Claim]:
+    """The type of a watch event and its claim, read in one pass. Raises ValueError if the event has no whole claim."""
+    try:
+        raw = _event_decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    return raw.type, _claim(raw.object)
 
 
 def read_claim(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> Claim:
@@ -210,22 +229,28 @@ def read_claim(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> Cl
 
     A claim that is not ours keeps only its identity: a cluster may have thousands of them.
     """
-    made = _claim(_raw(found))
-    return made if made.ours else Claim(made.namespace, made.name, made.uid, made.version)
+    return _claim(_raw(found))
 
 
 def _claim(raw: _RawClaim) -> Claim:
     meta, status = raw.metadata, raw.status
+    asked, devices = _asks(bytes(raw.spec)), _devices(status)
+    if not asked and not any(each.driver.endswith(DOMAIN) for each in devices):
+        return Claim(meta.namespace, meta.name, meta.uid, meta.resource_version)
     owner = next((o for o in meta.owner_references or () if o.controller and o.kind == "Pod"), _RawOwner())
     return Claim(
         meta.namespace, meta.name, meta.uid, meta.resource_version,
         pod=owner.uid,
-        devices=tuple(Device(r.driver, r.pool, r.device) for r in status.results),
-        reserved=tuple(each.uid for each in status.reserved_for or ()),
+        devices=devices,
+        reserved=tuple([each.uid for each in status.reserved_for or ()]),
         protected=FINALIZER in (meta.finalizers or ()),
         deleting=meta.deletion_timestamp is not None,
-        **_asked(raw.spec.devices),
+        **asked,
     )  # fmt: skip
+
+
+def _devices(status: _RawStatus) -> tuple[Device, ...]:
+    return tuple([Device(each.driver, each.pool, each.device) for each in status.results])
 
 
 def read_allocation(found: Mapping[str, Any]) -> Allocation:
@@ -243,13 +268,21 @@ def read_allocation(found: Mapping[str, Any]) -> Allocation:
 
 def _raw(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> _RawClaim:
     try:
-        return msgspec.convert(found, _RawClaim) if isinstance(found, Mapping) else _decoder.decode(found)
+        return _decoder.decode(msgspec.json.encode(found) if isinstance(found, Mapping) else found)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
 
 
-def _asked(devices: _RawDevices) -> dict[str, Any]:
-    """The fields of a Claim that say what it asks for; none if it names no device class of ours."""
+def _asks(spec: bytes) -> Mapping[str, Any]:
+    """The fields of a Claim that say what it asks for; none if it names no device class of ours. Raises ValueError."""
+    return (_remembered if len(spec) <= _SHORT else _read_spec)(spec)
+
+
+def _read_spec(spec: bytes) -> Mapping[str, Any]:
+    try:
+        devices = _spec_decoder.decode(spec).devices
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
     requests = devices.requests or []
     if not any(name.endswith(DOMAIN) for each in requests for name in each.classes):
         return {}
@@ -266,6 +299,10 @@ def _asked(devices: _RawDevices) -> dict[str, Any]:
         "memory": str(wanted.get(MEMORY, ""))[: LONGEST + 1],
         "cores": str(wanted.get(CORES, ""))[: LONGEST + 1],
     }
+
+
+# Claims that are made from templates have only a few distinct specs, and each change shows the spec again.
+_remembered = lru_cache(4096)(_read_spec)
 
 
 def _fault(devices: _RawDevices, requests: Sequence[_RawRequest]) -> str:
