@@ -1,10 +1,11 @@
 """The ResourceClaims of the stub API server: each pod of the workload has one, as if made from a template."""
 
-import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from device_plugin.core.contract.claims import CORES, FINALIZER, GROUP, MEMORY, VERSION, device_class
 from device_plugin.core.requests import Request
@@ -69,7 +70,7 @@ class ClaimStore:
 
     def patch(self, number: int, body: bytes, *, status: bool) -> bytes:
         """Merge a patch of the claim's status, or of its finalizers; returns its JSON. Raises ClaimConflictError."""
-        written: dict[str, Any] = json.loads(body)
+        written: dict[str, Any] = msgspec.json.decode(body)
         with self._lock:
             found = self._claims.get(number)
             kept = found["metadata"] if found else {}
@@ -83,8 +84,7 @@ class ClaimStore:
                 added = {"finalizers": written["metadata"]["finalizers"]}
                 found = {**found, "metadata": {**found["metadata"], **added}}
             self._claims[number] = found
-            self._tell("MODIFIED", found)
-            return _text(found)
+            return self._tell("MODIFIED", found)
 
     def unprotected(self, numbers: Iterable[int]) -> list[str]:
         """Texts about bound pods whose claims were not written."""
@@ -117,15 +117,18 @@ class ClaimStore:
             "status": {},
         }
 
-    def _tell(self, kind: str, found: dict[str, Any]) -> None:
+    def _tell(self, kind: str, found: dict[str, Any]) -> bytes:
+        """Give the claim a new version, and send it to the watches; returns its JSON."""
         self._version += 1
         found["metadata"] = {**found["metadata"], "resourceVersion": str(self._version)}
-        event = b'{"type":"%b","object":%b}\n' % (kind.encode(), _text(found))
+        text = _text(found)
+        event = b'{"type":"%b","object":%b}\n' % (kind.encode(), text)
         for tell in list(self._watches):
             try:
                 tell(event)
             except OSError:  # the client has closed the connection
                 self._watches.remove(tell)
+        return text
 
 
 def _spec(request: Request) -> dict[str, Any]:
@@ -141,4 +144,4 @@ def _spec(request: Request) -> dict[str, Any]:
 
 
 def _text(found: dict[str, Any]) -> bytes:
-    return json.dumps(found).encode()
+    return msgspec.json.encode(found)
