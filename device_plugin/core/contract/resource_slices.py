@@ -32,6 +32,12 @@ def slice_name(node: str, family: str) -> str:
     return f"{device_class(family)}-{node}"
 
 
+def owned_by_node(body: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    """The JSON of a ResourceSlice that Kubernetes removes with the Node of this UID; the node is named in the spec."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": body["spec"]["nodeName"], "uid": uid}
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
+
+
 def resource_slice(node: str, family: str, cards: Iterable[Card], generation: int) -> dict[str, Any]:
     """The JSON of the ResourceSlice with the `cards` of one family on a node.
 

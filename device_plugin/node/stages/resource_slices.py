@@ -12,7 +12,7 @@ from typing import Any
 
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.claims import DOMAIN
-from device_plugin.core.contract.resource_slices import StoredSlice, resource_slice, slice_name
+from device_plugin.core.contract.resource_slices import StoredSlice, owned_by_node, resource_slice, slice_name
 from device_plugin.kube.api import Change
 from device_plugin.kube.errors import ApiError, ConflictError
 from device_plugin.node.api import NodeApi
@@ -90,7 +90,8 @@ class ResourceSlices:
             return
         generation = stored.generation + 1 if stored is not None else 1
         body = resource_slice(self._node, family, cards, generation)
-        now = self._api.write_slice(body, stored)
+        node = self._api.node()
+        now = self._api.write_slice(owned_by_node(body, node.uid) if node is not None else body, stored)
         self._written[name] = bare, now.version
         self.change(Change.MODIFIED, now)
         log.info("ResourceSlice %s shows %d cards", name, len(cards))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from device_plugin.core.contract.cards import Card
 from device_plugin.core.contract.resource_slices import StoredSlice, read_slice
+from device_plugin.core.pods import Node
 from device_plugin.kube.api import Change, Named
 from device_plugin.kube.errors import ConflictError, ForbiddenError, GoneError
 from device_plugin.node.api import NodeApi
@@ -27,10 +28,17 @@ class Stored:
         self.writes = 0
         self.refuses: Exception | None = None
         self.deaf = False
+        # The UID of the Node; empty while it cannot be read.
+        self.node = "uid-n1"
         self.now = 0.0
         self._versions: Iterator[int] = count(10)
         self.slices = ResourceSlices(NodeApi(cast("Any", self), "n1"), "n1", lambda: self.now)
         self.slices.sync([FOREIGN])
+
+    def get(self, _: object, of: Named) -> Node:
+        if not self.node:
+            raise GoneError("not found", 404)
+        return Node(of.name, uid=self.node)
 
     def create(self, _: object, body: Mapping[str, Any]) -> StoredSlice:
         self._write()
@@ -85,6 +93,21 @@ class Stored:
 @pytest.fixture
 def stored() -> Stored:
     return Stored()
+
+
+def test_kubernetes_removes_the_slices_of_a_node_with_the_node(stored: Stored) -> None:
+    stored.step(dcu(0))
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1"}
+    assert stored.objects[NAME]["metadata"]["ownerReferences"] == [owner]
+    # The node was made anew: the slice is gone with the old one.
+    stored.node = "another"
+    stored.wipe()
+    stored.step(dcu(0))
+    assert stored.objects[NAME]["metadata"]["ownerReferences"] == [owner | {"uid": "another"}]
+    stored.node = ""
+    stored.wipe()
+    stored.step(dcu(0))
+    assert "ownerReferences" not in stored.objects[NAME]["metadata"]
 
 
 def dcu(number: int, *, healthy: bool = True, cordoned: bool = False) -> Card:
