@@ -9,6 +9,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from device_plugin.core.contract.grants import Grant
 from tests.e2e import nodes, service
 from tests.e2e.claims import CLAIMS, asking, claim_pod, device_uuids, devices, template
 from tests.e2e.conftest import in_own_namespace
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import cards
 from tests.e2e.test_claims import allow
@@ -62,7 +63,7 @@ class Churn:
         ended = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] in ENDED]
         going = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
         if ended:
-            self._kubectl("delete", "pod", *ended, "--wait=false")
+            self._kubectl("delete", "pod", *ended, "--wait=false", "--ignore-not-found")
         if going and self._rng.random() < 0.5:
             force = ["--force", "--grace-period=0"] if self._rng.random() < 0.5 else []
             self._kubectl(
@@ -153,8 +154,9 @@ def test_all_accounts_agree_while_programs_and_nodes_die(
         churn.step()
         if rng.random() < DISTURBED:
             disturb = rng.choice(disturbances)
-            done[disturb.__name__] += 1
-            disturb(machines, rng)
+            with suppress(KubectlError):  # the agent or the leader is being replaced
+                disturb(machines, rng)
+                done[disturb.__name__] += 1
     print(f"{churn.made} pods, {dict(done)}")
     assert eventually(lambda: _all_ended(kubectl), 300), kubectl("get", "pods", "--output=wide")
     churn.compare()
