@@ -27,6 +27,8 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 MAX_RESULTS = 32
 # Characters of a text that a refusal repeats.
 _SHOWN = 63
+# Characters that are kept of an owner's UID: a pod's has 36, but a tenant may write an owner with 1 MiB.
+_LONGEST_UID = 63
 
 
 def device_class(family: str) -> str:
@@ -240,7 +242,7 @@ def _claim(raw: _RawClaim) -> Claim:
     owner = next((o for o in meta.owner_references or () if o.controller and o.kind == "Pod"), _RawOwner())
     return Claim(
         meta.namespace, meta.name, meta.uid, meta.resource_version,
-        pod=owner.uid,
+        pod=owner.uid[:_LONGEST_UID],
         devices=devices,
         reserved=tuple([each.uid for each in status.reserved_for or ()]),
         protected=FINALIZER in (meta.finalizers or ()),

@@ -47,6 +47,10 @@ def test_a_claim_says_what_it_was_given() -> None:
     assert (found.protected, found.deleting, found.ours) == (True, True, True)
 
 
+def test_of_the_uid_of_an_owner_that_a_tenant_wrote_little_is_kept() -> None:
+    assert len(read_claim(claim(pod_uid="u" * 1_000_000)).pod) == 63
+
+
 def test_of_a_claim_for_another_driver_only_the_name_is_kept() -> None:
     made = claim(deviceClassName="gpu.example.com", selectors=[{"cel": {"expression": "x" * 10_000}}])
     assert read_claim(made) == Claim("default", "slice", "uid-slice", "1")
