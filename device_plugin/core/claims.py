@@ -56,7 +56,7 @@ class ClaimRequests:
         if len(pod.claims or {}) > MAX_CLAIMS:
             raise RequestError(f"the pod uses more than {MAX_CLAIMS} claims: split the pod")
         (name,) = container.claims
-        if sum(name in other.claims for other in pod.containers) > 1:
+        if _users(pod, name) > 1:
             raise RequestError(f"claim {name} is used by several containers: write a claim for each")
         claim = self._claim(pod, where, name)
         if claim.fault:
@@ -108,6 +108,17 @@ class ClaimRequests:
                 f"{where}: {name} is {text!r}: write an amount above 0, such as {_EXAMPLES[name]}"
             )
         return min(ceil(value / unit), MAX_COUNT)
+
+
+def _users(pod: Pod, name: str) -> int:
+    """The number of containers that use the claim `name` of the pod, or another of its claims with one ResourceClaim.
+
+    A ResourceClaim that is not made yet has no name.
+    """
+    claims = pod.claims or {}
+    stored = claims.get(name)
+    same = {name, *(other for other, of in claims.items() if stored and of == stored)}
+    return sum(not same.isdisjoint(container.claims) for container in pod.containers)
 
 
 _EXAMPLES = {"memory": "4Gi", "cores": "15"}

@@ -87,6 +87,11 @@ CLAIMED = [claim(), claim("b")]
     [
         (using(("gpu", "b")), CLAIMED, "uses several claims: write one claim"),
         (using(("gpu",), ("gpu",)), CLAIMED, "claim gpu is used by several containers"),
+        (
+            using(("gpu",), ("again",), claims={"gpu": "slice", "again": "slice"}),
+            CLAIMED,
+            "claim gpu is used by several containers",
+        ),
         (using(("other",)), CLAIMED, "uses claim other, which spec.resourceClaims does not have"),
         (using(("gpu",)), [claim(allocationMode="All")], "ResourceClaim slice: allocationMode All"),
         (using(("gpu",)), [claim(pod_uid="another")], "was made for another pod"),
