@@ -127,11 +127,11 @@ class PodNews:
             self.see(pod, watched=False)
 
     def claim_changed(self, uid: str) -> None:
-        """Read the request of a known pod again, and report the pod to the followers: one of its claims has changed."""
+        """Forget the request of a known pod, and report the pod to the followers: one of its claims has changed."""
         with self._lock:
             pod = self._pods.get(uid)
             if pod is not None and not pod.node:
-                self._pods.ask_again(uid)
+                self._pods.doubt_request(uid)
                 for follower in self._accounts.followers:
                     follower.claim_changed(pod)
 

@@ -145,12 +145,14 @@ class KnownPods:
             return asked.request
         return pod_request(pod, self._prefixes, self._source)
 
-    def ask_again(self, uid: str) -> None:
-        """Read the request of a known unbound pod again, because one of its claims has changed."""
+    def doubt_request(self, uid: str) -> None:
+        """Forget the request of a known pod, because one of its claims has changed: it is read when it is needed.
+
+        Thousands of pods may name one claim that a tenant creates and deletes all the time.
+        """
         known = self._known.get(uid)
         if known is not None:
             known.asked = None
-            known.asked = self._asked(known.pod)
 
     def naming(self, namespace: str, claim: str) -> list[str]:
         """The UIDs of the known pods that name this ResourceClaim, the first one first. It needs no lock."""

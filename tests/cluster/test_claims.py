@@ -2,7 +2,9 @@
 
 import pytest
 
-from device_plugin.core.pods import Container, ContainerKind
+from device_plugin.core.pods import Container, ContainerKind, Pod
+from device_plugin.core.requests import pod_request
+from device_plugin.state import pods
 from tests.builders.claims import claim, claim_pod
 from tests.builders.pods import HALF, pod
 from tests.cluster.world import Replica, World
@@ -54,6 +56,28 @@ def test_an_unknown_claim_is_refused_without_a_call_and_touched_once_it_comes(
     assert touches(world) == ["p"]
     assert one.ask(made) == "n1"
     assert touches(world) == []
+
+
+def test_a_claim_that_many_pods_name_reads_no_request_when_it_changes(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [world.api.put(claim_pod(f"p{n}")) for n in range(100)]
+    read: list[str] = []
+
+    def counted(asked: Pod, *rest: object) -> object:
+        read.append(asked.name)
+        return pod_request(asked, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pods, "pod_request", counted)
+    for uid in ("first", "second"):
+        world.api.put_claim(claim(uid=uid))
+        world.api.remove_claim("slice")
+    world.api.put_claim(claim(uid="third"))
+    assert read == []
+    assert one.ask(made[0]) == "n1"
+    grant = one.view.ledger.grant("uid-p0")
+    assert grant is not None
+    assert grant.claims == {"main": "third"}
 
 
 def test_a_claim_that_comes_before_its_pod_is_recorded_is_not_missed(
