@@ -99,16 +99,15 @@ class ClusterView:
 
         The first pod of a claim that gets slices keeps the claim until it has ended.
         """
-        if not request.claims:
-            return ""
-        wanted = {uid for _, uid in request.claims}
-        for name in (pod.claims or {}).values():
-            for other in self.pods.naming(pod.namespace, name):
-                held = self.ledger.grant(other) if other != pod.uid else None
-                if held is not None and not wanted.isdisjoint(held.claims.values()):
-                    known = self.pods.get(other)
-                    whose = f"pod {known.name}" if known is not None else "another pod"
-                    return f"ResourceClaim {name} is used by {whose}: give each pod a claim of its own"
+        names = {container.name: container.claims for container in pod.containers}
+        for container, claim in request.claims:
+            for other in self.ledger.claimed(claim):
+                known = self.pods.get(other) if other != pod.uid else None
+                if known is not None:
+                    name = (pod.claims or {}).get(names[container][0])
+                    return (
+                        f"ResourceClaim {name} is used by pod {known.name}: give each pod a claim of its own"
+                    )
         return ""
 
     def free(self, uid: str) -> None:

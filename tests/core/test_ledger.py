@@ -7,6 +7,7 @@ from functools import lru_cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from device_plugin.core.contract.cards import Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.contract.grants import CardSize, Grant, Slice
@@ -346,3 +347,26 @@ def _smaller(rng: random.Random, full: Card) -> Card:
         groups=rng.randint(full.core_groups // 3, full.core_groups),
         slices=rng.randint(1, 6),
     )
+
+
+def test_the_holders_of_a_claim_follow_the_grants_through_trials_and_restores() -> None:
+    ledger = ledger_of("n")
+    first = replace_claims(grant("a", 1024, 0), {"main": "claim"})
+    ledger.hold(first)
+    before = ledger.snapshot()
+    with ledger.transaction():
+        ledger.hold(replace_claims(grant("b", 1024, 1), {"main": "claim"}))
+        assert ledger.claimed("claim") == ("a", "b")
+        ledger.release("a")
+        assert ledger.claimed("claim") == ("b",)
+    assert ledger.claimed("claim") == ("a",)
+    ledger.hold(replace_claims(first, {"main": "another"}))
+    assert (ledger.claimed("claim"), ledger.claimed("another")) == ((), ("a",))
+    ledger.restore(before)
+    assert (ledger.claimed("claim"), ledger.claimed("another")) == (("a",), ())
+    ledger.release("a")
+    assert ledger.claimed("claim") == ()
+
+
+def replace_claims(made: Grant, claims: dict[str, str]) -> Grant:
+    return structs.replace(made, claims=claims)

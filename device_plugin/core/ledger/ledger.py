@@ -56,6 +56,8 @@ class Ledger(Followed, LedgerView):
         self._nodes: dict[str, NodeState] = {}
         self._holdings: dict[Holder, Holding] = {}
         self._unbound: dict[Holder, Holding] = {}
+        # By UID of each ResourceClaim in a grant: the holders of such grants, the first one first.
+        self._claimed: dict[str, dict[Holder, None]] = {}
         # No holding expires before this time.
         self._first_expiry = _NEVER
         self._open: list[Transaction] = []
@@ -139,6 +141,10 @@ class Ledger(Followed, LedgerView):
             for holder, found in self._unbound.items()
             if found.expires <= now and isinstance(holder, str)
         ]
+
+    def claimed(self, claim: str) -> tuple[Holder, ...]:
+        """The holders whose grants name the ResourceClaim with this UID, the first one first."""
+        return tuple(self._claimed.get(claim, ()))
 
     def transaction(self) -> Transaction:
         """A context manager that rolls back all changes made inside it, unless its `commit` is called."""
@@ -250,6 +256,9 @@ class Ledger(Followed, LedgerView):
 
     def _set_holding(self, holder: Holder, holding: Holding | None) -> None:
         self._snapshot = None
+        off, on = _grant(self._holdings.get(holder)), _grant(holding)
+        if (off is not None and off.claims) or (on is not None and on.claims):
+            self._set_claims(holder, off, on)
         if holding is None:
             self._holdings.pop(holder, None)
         else:
@@ -259,6 +268,15 @@ class Ledger(Followed, LedgerView):
             self._first_expiry = min(self._first_expiry, holding.expires)
         else:
             self._unbound.pop(holder, None)
+
+    def _set_claims(self, holder: Holder, off: Grant | None, on: Grant | None) -> None:
+        for claim in off.claims.values() if off is not None else ():
+            holders = self._claimed.get(claim, {})
+            holders.pop(holder, None)
+            if not holders:
+                self._claimed.pop(claim, None)
+        for claim in on.claims.values() if on is not None else ():
+            self._claimed.setdefault(claim, {})[holder] = None
 
     def _state(self, card: Card, held: Held) -> CardState:
         """The state of a card with these slices held; the holders' grants are in the ledger already."""
