@@ -70,6 +70,15 @@ class ClaimRequests:
             )
         return self._request(claim), claim
 
+    def check(self, pod: Pod) -> None:
+        """Raise RequestError if the pod has a claim that no container uses: the kubelet would wait for it for ever."""
+        used = {name for container in pod.containers for name in container.claims}
+        if unused := next((name for name in pod.claims or () if name not in used), ""):
+            raise RequestError(
+                f"claim {unused} is used by no container: name it in resources.claims of one, or take it out of"
+                " spec.resourceClaims"
+            )
+
     def _claim(self, pod: Pod, where: str, name: str) -> Claim:
         stored = (pod.claims or {}).get(name)
         if stored is None:

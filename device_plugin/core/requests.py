@@ -225,10 +225,16 @@ class RequestSource(Protocol):
         Raises RequestError if the request is malformed.
         """
 
+    def check(self, pod: Pod) -> None:
+        """Raise RequestError if the pod, whose containers' requests were read, can never start as it is."""
+
 
 class _NoClaims:
     def of(self, pod: Pod, container: Container) -> None:
         """None: claims are not served."""
+
+    def check(self, pod: Pod) -> None:
+        """Accept every pod."""
 
 
 NO_CLAIMS: RequestSource = _NoClaims()
@@ -257,6 +263,7 @@ def pod_request(pod: Pod, prefixes: Collection[str], source: RequestSource = NO_
                 " ask in a main container, or make it a sidecar (restartPolicy: Always)"
             )
         asking.append((container.name, request))
+    source.check(pod)
     if not asking:
         return None
     if len(asking) > 1 and pod.annotation(annotations.SLICES):

@@ -92,6 +92,12 @@ CLAIMED = [claim(), claim("b")]
             CLAIMED,
             "claim gpu is used by several containers",
         ),
+        (
+            using(("gpu",), claims={"gpu": "slice", "b": "b"}),
+            CLAIMED,
+            "claim b is used by no container: name it in resources.claims",
+        ),
+        (using((), claims={"gpu": "slice"}), CLAIMED, "claim gpu is used by no container"),
         (using(("other",)), CLAIMED, "uses claim other, which spec.resourceClaims does not have"),
         (using(("gpu",)), [claim(allocationMode="All")], "ResourceClaim slice: allocationMode All"),
         (using(("gpu",)), [claim(pod_uid="another")], "was made for another pod"),

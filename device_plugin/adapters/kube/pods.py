@@ -184,20 +184,20 @@ def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
 
 def _claims(
     asking: Iterable[Container], spec: structs.PodSpec, made: Iterable[structs.PodClaim] | None
-) -> Mapping[str, str] | None:
-    """Returns the names of the ResourceClaims that kept containers use, by their names in the spec; None without any.
+) -> Mapping[str, str]:
+    """Returns the names of the pod's ResourceClaims, by their names in the spec: those that containers use come first.
 
     `made` are the claims in the status, made from templates. One more than MAX_CLAIMS is kept, so that a pod with too
     many is still refused.
     """
     used = {name for container in asking for name in container.claims}
-    if not used:
-        return None
-    stored = {claim.name: claim.resource_claim_name or "" for claim in made or () if claim.name in used}
-    for claim in spec.resource_claims or ():
-        if claim.name in used and (claim.resource_claim_name or claim.name not in stored):
-            stored[claim.name] = claim.resource_claim_name or ""
-    return {name[:MAX_NAME]: of[:MAX_NAME] for name, of in islice(stored.items(), MAX_CLAIMS + 1)}
+    written = sorted(spec.resource_claims or (), key=lambda claim: claim.name not in used)[: MAX_CLAIMS + 1]
+    names = {claim.name for claim in written}
+    stored = {claim.name: claim.resource_claim_name or "" for claim in made or () if claim.name in names}
+    return {
+        claim.name[:MAX_NAME]: (claim.resource_claim_name or stored.get(claim.name, ""))[:MAX_NAME]
+        for claim in written
+    }
 
 
 def _resources(text: bytes, resources: Resources) -> _Resources:

@@ -69,6 +69,9 @@ class _LimitsAlone:
                 f" label {annotations.QUEUE}"
             )
 
+    def check(self, pod: Pod) -> None:
+        """Accept every pod."""
+
 
 LIMITS_ALONE: RequestSource = _LimitsAlone()
 

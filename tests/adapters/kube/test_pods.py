@@ -275,13 +275,23 @@ def test_claims_are_read_from_the_spec_and_those_of_templates_from_the_status() 
         )
     )
     assert [container.claims for container in found.containers] == [("own",), ("made",), ("later",)]
-    assert found.claims == {"own": "slice", "made": "p-made-x", "later": ""}
+    assert found.claims == {"own": "slice", "made": "p-made-x", "later": "", "unused": "x"}
 
 
-def test_a_pod_without_claims_has_none_and_keeps_no_container_for_them() -> None:
+def test_a_pod_without_claims_has_none() -> None:
     assert read_pod(owned_pod([])).claims is None
+
+
+def test_a_claim_that_no_container_uses_is_kept_and_no_container_for_it() -> None:
     unused = read_pod(claiming_pod([{"name": "own", "resourceClaimName": "slice"}], []))
-    assert (unused.claims, unused.containers) == (None, ())
+    assert (unused.claims, unused.containers) == ({"own": "slice"}, ())
+
+
+def test_the_claims_that_containers_use_are_kept_before_thousands_of_others() -> None:
+    claims = [{"name": f"c{n}", "resourceClaimName": f"s{n}"} for n in range(4000)]
+    found = read_pod(claiming_pod(claims, ["c3999"])).claims or {}
+    assert next(iter(found.items())) == ("c3999", "s3999")
+    assert len(found) == MAX_CLAIMS + 1
 
 
 def test_of_thousands_of_claims_few_are_kept() -> None:
