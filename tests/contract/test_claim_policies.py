@@ -7,8 +7,10 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+import yaml
 
 from device_plugin.core.contract.claims import read_claim
+from tests import pages
 from tests.builders import objects
 from tests.builders.objects import binding, pod
 from tests.builders.written_jobs import as_object, job
@@ -188,6 +190,29 @@ def test_the_largest_claims_are_judged_within_what_an_expression_may_cost(
         {"name": f"r{i}", "firstAvailable": [*choices, {**SUBREQUEST, "name": "last"}]} for i in range(32)
     ]
     refused(create(cluster, allowed, spec(*alternatives)), "vgpu-claims", "it has 32 requests")
+
+
+PATHS = {
+    "ResourceClaimTemplate": f"{GROUP}/namespaces/{{}}/resourceclaimtemplates",
+    "Pod": "/api/v1/namespaces/{}/pods",
+}
+EXAMPLE = [*yaml.safe_load_all((PROJECT / "examples/claim.yaml").read_text(encoding="utf-8"))]
+SHOWN = [
+    pytest.param(item, id=f"{page}-{item['kind']}")
+    for page, item in [
+        *(("claim.yaml", item) for item in EXAMPLE),
+        ("requests.md", pages.shown("ResourceClaimTemplate", "requests.md")),
+        ("requests.md", pages.shown("Pod", "requests.md", "notebook-by-claim")),
+    ]
+]
+
+
+@pytest.mark.parametrize("item", SHOWN)
+def test_the_objects_that_pages_show_are_accepted(
+    cluster: Cluster, allowed: str, item: dict[str, Any]
+) -> None:
+    answer = cluster.post(f"{PATHS[item['kind']].format(allowed)}{DRY}", item, "editor")
+    assert answer.code == 201, answer.body
 
 
 @TEMPLATES
