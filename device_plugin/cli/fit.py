@@ -32,6 +32,7 @@ from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cli.reading.prefixes import PrefixError
 from device_plugin.core.answers import Answer
+from device_plugin.core.claims import UnknownClaimError
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
@@ -46,6 +47,9 @@ MOST, MOST_MORE = 1000, 2000
 SHOWN = 16
 TRIED = "Admission policies and quotas were tried with one pod of each"
 UNTRIED = "Admission policies and quotas are not tried"
+BY_CLAIM = (
+    "asks by a ResourceClaim, which is not read here: write what it asks for, such as --mem 4 --cores 15"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -209,8 +213,11 @@ def _fitted(
     try:
         request = local.view.pods.request_of(template.pod)
     except RequestError as error:
-        return FitAnswer(name, "", workload.count, problem=str(error))
+        problem = BY_CLAIM if isinstance(error, UnknownClaimError) else str(error)
+        return FitAnswer(name, "", workload.count, problem=problem)
     unknown = unknown_family(template.pod, local.prefixes, local.served)
+    if request is None and any(container.claims for container in template.pod.containers):
+        return FitAnswer(name, "", workload.count, problem=BY_CLAIM)
     if request is None:
         problem = ". ".join(filter(None, (_no_slice(local.prefixes), unknown)))
         return FitAnswer(name, "", 0, problem=problem)

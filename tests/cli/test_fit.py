@@ -14,6 +14,8 @@ from device_plugin.wiring.commands import main
 from tests.builders import objects
 from tests.builders.cards import CORES, MEM
 from tests.cli.fleet import Fleet
+from tests.contract.cluster import PODS
+from tests.pages import PROJECT
 
 
 @pytest.fixture
@@ -187,6 +189,25 @@ def test_limits_that_get_no_slice_are_told(
     file.write_text(json.dumps(objects.pod("p", limits)))
     assert fit(half_full, str(file)) == 1
     assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["limits only", "claims too"])
+def test_a_pod_that_asks_by_a_claim_is_to_be_written_in_amounts(
+    half_full: Fleet, capsys: pytest.CaptureFixture[str], *, served: bool
+) -> None:
+    """A pod of the cluster that asks by a claim shows that claims are served there."""
+    if served:
+        container = {**objects.container(), "resources": {"claims": [{"name": "card"}]}}
+        claims = [{"name": "card", "resourceClaimName": "c"}]
+        half_full.post(
+            PODS,
+            objects.pod(
+                "there", containers=[container], resourceClaims=claims, schedulerName="vgpu-scheduler"
+            ),
+        )
+    assert fit(half_full, str(PROJECT / "examples/claim.yaml")) == 1
+    said = "notebook-by-claim: asks by a ResourceClaim, which is not read here: write what it asks for"
+    assert said in capsys.readouterr().out
 
 
 def test_a_card_family_of_another_plugin_is_no_mistake(
