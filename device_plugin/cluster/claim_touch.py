@@ -1,8 +1,8 @@
-"""Touches bound pods with claims whose containers do not start yet, once their node's agent can prepare them.
+"""Changes an annotation of (touches) bound pods whose claims are not prepared, once their node's agent can do so.
 
-A kubelet that could not have a claim prepared tries again after 60 to 90 s, and at once if an annotation of the pod
-changes. So when the kubelet has registered a node's agent as a DRA driver, or the agent reports other slices than
-before, the pods that wait there are touched. A pod that does not run after that is touched twice more.
+The kubelet repeats a failed prepare after 60 to 90 s, or at once if an annotation of the pod changes. So when the
+kubelet has registered a node's agent as a DRA driver, or the agent reports other slices than before, the pods that wait
+there are touched. A pod that does not run after that is touched twice more.
 """
 
 import logging
@@ -127,7 +127,7 @@ class ClaimTouch(Service):
 
 
 def _plan(node: _Node, now: float) -> None:
-    """Set the times at which to touch the node's pods after a change; none while its agent prepares no claims."""
+    """Set the times at which to touch the node's pods after a change; no times while its agent prepares no claims."""
     for each in node.starting.values():
         begin = max(now, each.touched + GAP_SECONDS)
         each.due = [begin + delay for delay in DELAYS] if node.agent is not None else []

@@ -1,12 +1,13 @@
-"""Writes of ResourceClaims: the finalizer, then the allocation with the pod that it is reserved for.
+"""Writes ResourceClaims: first the finalizer, then the allocation together with the pod that it is reserved for.
 
-The API server takes the two only in two writes: it drops a finalizer in a write of the status, and an allocation in
-every other write. An allocation cannot be changed while it is set, so another one is cleared first. The grant on the
-pod is the truth, and the claim a copy of it for kubelet and people: a claim whose writes were interrupted is written
-again with the next Binding, or cleared.
+The API server accepts the two only in separate writes: it drops a finalizer in a write of the status, and an
+allocation in every other write. An allocation cannot be changed while it is set, so an old one is cleared first. The
+grant on the pod is the truth, and the claim is a copy of it for the kubelet and for people: a claim whose writes were
+interrupted is written again with the next Binding, or cleared.
 
 The first write returns the claim as it is now, so that nothing is read before. Kubernetes' claim controller writes the
-same objects: each write of a status carries the version that is known. A conflict is ordinary; then all is repeated.
+same objects: each write of a status carries the last known resourceVersion. Conflicts are ordinary, and then all
+writes are repeated.
 """
 
 import logging
@@ -106,7 +107,7 @@ class ClaimWrites(Service):
     def take_back(self, reservation: Reservation) -> None:
         """Clear the claims of a pod whose Binding was refused; a claim that cannot be cleared now is cleared later.
 
-        It has time of its own: the next /bind must not begin before the API server has dropped a write of this one.
+        Its deadline is its own: the next /bind must not begin before the API server has dropped a write of this one.
         """
         deadline = self._clock() + WRITE_SECONDS
         for name, uid in _claims(reservation):
@@ -117,7 +118,7 @@ class ClaimWrites(Service):
                 log.info("claim %s/%s is not cleared yet: %s", ref.namespace, ref.name, error)
 
     def clear(self, claim: Claim) -> None:
-        """Clear a claim that has devices. Raises ClaimError, also if a pod that has the claim is bound."""
+        """Remove the allocation and the reservations of a claim. Raises ClaimError, also if a pod of these is bound."""
         ref = Ref(claim.name, claim.namespace)
         with self.alone({claim.uid}):
             self._repeated(ref, self._clock() + WRITE_SECONDS, partial(self._clear, ref, claim.uid))
@@ -135,7 +136,7 @@ class ClaimWrites(Service):
             yield _Gift(reservation.pod, grant.node, name, uid, [(each, cards[each.card]) for each in slices])
 
     def _repeated(self, ref: Ref, deadline: float, write: Callable[[Api], None]) -> None:
-        """Call `write`, which reads the claim first, until it meets no conflict and is answered. Raises ClaimError."""
+        """Call `write`, again after each conflict and each lost answer, at most TRIES times. Raises ClaimError."""
         shown = f"ResourceClaim {ref.name}"
         api, last = self._api.until(deadline), ""
         for _ in range(TRIES):
@@ -153,7 +154,7 @@ class ClaimWrites(Service):
         raise ClaimError("unread", f"{shown} could not be written in {TRIES} tries: {last}")
 
     def _check(self, deadline: float, shown: str) -> None:
-        """Raise ClaimError if the time is over, or this replica may not write any more."""
+        """Raise ClaimError if the deadline has passed, or if this replica may not write any more."""
         if self._clock() >= deadline:
             raise ClaimError("unread", f"{shown} was not written in time: the API server is slow")
         self._check_fenced()
@@ -205,7 +206,7 @@ class ClaimWrites(Service):
         )
 
     def _write_status(self, api: Api, ref: Ref, version: str, status: _Object) -> str:
-        """Merge `status` into that of the claim if it has this version; returns the new version."""
+        """Merge `status` into the claim's status if the claim still has this version; returns the new version."""
         self._check_fenced()
         change = {"metadata": {"resourceVersion": version}, "status": status}
         return api.patch(RESOURCE_CLAIMS.metadata, ref, change, subresource="status").version
@@ -221,10 +222,10 @@ class ClaimWrites(Service):
         return claim
 
     def _check_unused(self, api: Api, found: _Object, but: str = "") -> None:
-        """Raise ClaimError if a pod that the claim is reserved for is bound; the pod with the UID `but` is not.
+        """Raise ClaimError if a pod that the claim is reserved for is bound. The pod with the UID `but` is not checked.
 
-        Kubernetes' claim controller would reserve the claim for a bound pod again, but cannot allocate it. It frees the
-        claim of a pod that has ended itself.
+        Kubernetes' claim controller would reserve the claim for a bound pod again, but cannot allocate it. The
+        same controller frees the claim of a pod that has ended.
         """
         namespace = found["metadata"]["namespace"]
         for user in found["status"].get("reservedFor") or ():
@@ -252,7 +253,7 @@ def _claims(reservation: Reservation) -> Iterator[tuple[str, str]]:
 
 
 def _alike(one: _Object, other: _Object) -> bool:
-    """True if two allocations give the same; the API server writes amounts in its own way."""
+    """True if two allocations give equal amounts of the same devices; the API server writes amounts in its own form."""
     return _amounts(one) == _amounts(other) and one.get("nodeSelector") == other.get("nodeSelector")
 
 

@@ -1,4 +1,4 @@
-"""Clears allocations of ResourceClaims that belong to no bound pod: a crash left them between the writes of /bind.
+"""Clears the allocation of each ResourceClaim without a bound pod, as a crash between the writes of /bind leaves it.
 
 Such a claim harms nobody, because the grant on a pod decides. But people read it, and it would keep the card's name
 until its pod is placed again. Claims of pods that have ended are freed by Kubernetes' claim controller, not here.
@@ -27,11 +27,11 @@ class _State(Enum):
     """The relation of a claim's devices to the grants of the pods that name the claim."""
 
     RIGHT = "right"
-    """A bound pod holds them by its grant, or they are not ours."""
+    """A bound pod holds the devices by its grant, or they are not ours."""
     OPEN = "open"
     """A Binding of such a pod is under way."""
     STALE = "stale"
-    """No bound pod holds them."""
+    """No bound pod holds the devices."""
 
 
 class StaleClaims(Service):
@@ -45,10 +45,10 @@ class StaleClaims(Service):
         self._stale: dict[str, float] = {}
 
     def sweep(self) -> None:
-        """Look at claims of which there was news, and clear those that were stale in the look before too.
+        """Compare changed claims with the grants; clear each that is stale now, and was stale in the look before.
 
-        A claim that says what its pod's grant says is looked at again only after further news of it. A replica that
-        does not lead clears nothing.
+        A claim that agrees with its pod's grant is looked at again only after another change. A replica that does not
+        lead clears nothing.
         """
         now = self._clock()
         if now < self._next:
@@ -87,7 +87,7 @@ class StaleClaims(Service):
 
 
 def _has(grant: Grant, claim: Claim, snapshot: Snapshot) -> bool:
-    """True if the grant has the claim's devices, or its node does not show its cards now."""
+    """True if the grant has the claim's devices, or if the node does not show all cards of the grant now."""
     node = snapshot.node(grant.node)
     wanted = {
         each.card for container, uid in grant.claims.items() if uid == claim.uid

@@ -41,7 +41,7 @@ class ClaimRequests:
         self._unit_mib = unit_mib
 
     def of(self, pod: Pod, container: Container) -> tuple[Request, Claim] | None:
-        """The request in the container's claim, and the claim; None if the container names none.
+        """Returns the container's request and the claim that makes it; None if the container uses no claim.
 
         Raises RequestError if the claim, or the way in which the pod uses it, is not served; UnknownClaimError if the
         claim is not known.
@@ -108,7 +108,7 @@ class ClaimRequests:
         return Request(family, mem=mem, cores=cores, count=claim.count)
 
     def _amount(self, where: str, name: str, text: str, unit: int) -> int | None:
-        """The capacity in units of `unit`, rounded up; None if the claim does not name it. Raises RequestError."""
+        """Returns the amount in units of `unit`, rounded up; None if the claim requests none. Raises RequestError."""
         if not text:
             return None
         value = parse_quantity(text)

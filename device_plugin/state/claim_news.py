@@ -34,7 +34,7 @@ class ClaimNews:
             self._tell(claim.key)
 
     def forget(self, claim: Claim) -> None:
-        """Remove a claim of which the watch shows that it is gone."""
+        """Remove a claim that the watch reports as deleted."""
         self._gone(claim.key)
 
     def sync(self, claims: Iterable[Claim]) -> None:

@@ -18,7 +18,7 @@ ClaimName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ServedClaims:
-    """Says whose pods may ask by claims: the pods of the scheduler `scheduler`.
+    """The settings of claims: pods of the scheduler `scheduler` may ask by them.
 
     The memory of a claim is rounded up to units of `unit_mib` MiB.
     """
@@ -30,7 +30,7 @@ class ServedClaims:
 class _Kept(Struct, frozen=True, gc=False):
     """The parts of a claim that are kept, in at most 300 bytes with its name.
 
-    `asks` is a Claim with only what it asks for, and `devices` are those of its allocation; equal ones are one object.
+    `asks` is a Claim that has only its request, and `devices` are those of its allocation. Equal values are one object.
     """
 
     uid: str
@@ -53,15 +53,16 @@ class KnownClaims:
     def find(self, namespace: str, name: str) -> Claim | None:
         """The claim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
 
-        It says what it asks for, and which devices it holds; not its version, and not for which pods it is reserved.
+        The returned Claim has the request and the allocated devices. It has no version, and no pods of its status.
         """
         kept = self._known.get(namespace, {}).get(name)
         return _whole(namespace, name, kept) if kept is not None else None
 
     def see(self, claim: Claim, pod: str = "") -> bool:
-        """Record a claim's state; returns true if pods that name it may be placed from now on, or not any more.
+        """Record a claim's state; returns true if it is new, has another request, or has lost its devices.
 
-        `pod` is the text of the UID of its pod that is in memory already, if there is one.
+        Then pods that name it may have another request. `pod` is the UID of its pod as a text that is in memory
+        already; empty if there is none.
         """
         if not claim.ours:
             return self.forget(claim.namespace, claim.name)
@@ -93,11 +94,11 @@ class KnownClaims:
         return {(namespace, name) for namespace, of in self._known.items() for name in of}
 
     def unsettled(self) -> list[Claim]:
-        """The claims that hold devices and of which there was news since `settle`."""
+        """The claims with devices that were recorded since they were last passed to `settle`."""
         return [_whole(*key, self._known[key[0]][key[1]]) for key in self._unsettled]
 
     def settle(self, claims: Iterable[ClaimName]) -> None:
-        """Leave these claims out of `unsettled` until there is news of them: they say what grants say."""
+        """Remove claims that agree with the grants from `unsettled`, until they are recorded again."""
         # A set that was large keeps its memory.
         self._unsettled = self._unsettled.difference(claims)
 
@@ -109,7 +110,7 @@ def _whole(namespace: str, name: str, kept: _Kept) -> Claim:
 
 
 def _asks(claim: Claim) -> Claim:
-    """A claim with only what this one asks for."""
+    """The claim reduced to its request, or to the fault that it is being deleted."""
     if claim.deleting:
         return _shared(Claim("", "", "", "", fault=_DELETED))
     return _shared(

@@ -1,4 +1,4 @@
-"""One card family's DRA driver: a gRPC server at which the kubelet registers the driver and prepares claims.
+"""One card family's DRA driver: a gRPC server that the kubelet registers, and calls to prepare and end claims.
 
 k8s.io/kubelet/pkg/apis: pluginregistration/v1, dra/v1, dra-health/v1alpha1. The kubelet watches the folder
 plugins_registry, and registers the driver of each socket there. PluginInfo names no other endpoint, so the kubelet
@@ -216,7 +216,7 @@ def _left(deadline: float) -> float:
 
 
 def _devices(prepared: PreparedClaim) -> Iterable[pb.Device]:
-    """The claim's devices. Only the first has the CDI device, which is to reach the container once."""
+    """The claim's devices as the kubelet expects them. Only the first names the CDI device: it is added once."""
     for number, each in enumerate(prepared.devices):
         yield pb.Device(
             request_names=[each.request],

@@ -1,4 +1,4 @@
-"""ResourceClaims: reads what a claim asks for and what it was given, and writes what it is given.
+"""Reads the request and the allocation of a ResourceClaim, and builds the allocation that the allocator writes.
 
 The group resource.k8s.io, version v1, as Kubernetes 1.36 has it (dynamic resource allocation with consumable capacity,
 KEP-4381 and KEP-5075). The allocation in a claim is a copy: the grant on its pod decides.
@@ -32,7 +32,7 @@ _LONGEST_UID = 63
 
 
 def device_class(family: str) -> str:
-    """The DeviceClass, and the driver, of a card family: `dcu.vgpu.io` for `hygon.com/dcu`."""
+    """The name that a card family's DeviceClass and driver have: `dcu.vgpu.io` for `hygon.com/dcu`."""
     return family.rpartition("/")[2] + DOMAIN
 
 
@@ -42,7 +42,7 @@ def device_name(card: Card) -> str:
 
 
 class Device(Struct, frozen=True, gc=False):
-    """A device that a claim was given: the driver, the pool, which is the node, and the card's device name."""
+    """A device in a claim's allocation: its driver, its pool (the node's name), and its name in the pool."""
 
     driver: str
     pool: str
@@ -276,7 +276,7 @@ def _raw(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> _RawClai
 
 
 def _asks(spec: bytes) -> Mapping[str, Any]:
-    """The fields of a Claim that say what it asks for; none if it names no device class of ours. Raises ValueError."""
+    """The fields of a Claim that hold its request; none if it names no device class of ours. Raises ValueError."""
     return (_remembered if len(spec) <= _SHORT else _read_spec)(spec)
 
 

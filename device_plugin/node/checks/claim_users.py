@@ -1,4 +1,4 @@
-"""Claim users: pods whose containers got the slices of another pod's ResourceClaim.
+"""Claim users: finds whether processes of any pod, also of another one, still use the slices of a ResourceClaim.
 
 The kubelet gives a claim's devices to every pod that may use the claim, and asks the agent once for all of them.
 Policies keep a claim of ours to one pod. If another pod gets in nevertheless, the slices are not free when the first
@@ -17,7 +17,7 @@ LOOK_SECONDS = 3.0
 
 
 class ClaimUsers:
-    """Tells by the mounts of processes whether any pod still uses the files of a container that asked by a claim."""
+    """Reads from the mounts of processes whether any pod still uses the files of a container that asked by a claim."""
 
     def __init__(self, processes: HostProcesses, clock: Callable[[], float] = time.monotonic) -> None:
         self._processes = processes

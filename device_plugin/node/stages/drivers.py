@@ -23,7 +23,7 @@ REGISTER_SECONDS = 15.0
 class Drivers:
     """Runs one DRA driver for each card family. Call `step` about every half second.
 
-    `make` returns the driver of this name.
+    `make` returns a new driver for a driver name.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Drivers:
     def step(self, cards: Sequence[Card], faults: Mapping[str, str]) -> None:
         """Start the drivers of the cards' families, and show the cards once all drivers are registered.
 
-        `faults` says of each sick card, by uuid, what is wrong with it. The kubelet deletes the ResourceSlices of a
+        `faults` has the fault of each sick card, by uuid. The kubelet deletes the ResourceSlices of a
         driver that is not registered. A new reason for not being registered is logged.
         """
         names = {device_class(card.family) for card in cards}

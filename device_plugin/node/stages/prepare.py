@@ -1,8 +1,8 @@
-"""Prepare: the two RPCs by which a container gets slices by a ResourceClaim, and by which they end.
+"""Prepare: serves the kubelet's two RPCs for ResourceClaims: one writes a container's files, the other removes them.
 
 The kubelet names the claim. The claim names its pod and its devices; the pod's grant decides what the container gets,
 and a claim that contradicts the grant gives nothing. The kubelet compares neither the node nor the pool of a claim, so
-this is done here. It asks once for a pod's sandbox: a container that restarts gets no further call.
+this is done here. It calls once for each sandbox of a pod: a container that restarts gets no further call.
 """
 
 import logging
@@ -63,8 +63,8 @@ class ClaimStarts:
     def prepare(self, namespace: str, name: str, uid: str, seconds: float) -> PreparedClaim:
         """Write the files of the container that uses the claim, and return what the kubelet gives to the container.
 
-        Before an error it waits, up to `seconds`, if the reason may end by itself soon. Raises NotNowError: the kubelet
-        then tries again.
+        If the reason for an error may end by itself soon, it waits up to `seconds` first. Raises NotNowError: the
+        kubelet then tries again.
         """
         record = self._waiting.run(
             lambda _: self._try(namespace, name, uid), min(seconds, WAIT_SECONDS), f"claim {namespace}/{name}"
@@ -96,7 +96,7 @@ class ClaimStarts:
         return self._starter.start(wanted, CLAIM)
 
     def _wanted(self, namespace: str, name: str, uid: str) -> Wanted:
-        """The slices of the container that uses the claim: by its pod's grant. Raises ApiError and NotNowError."""
+        """The slices that the pod's grant has for the claim's container. Raises ApiError and NotNowError."""
         allocation = self._api.allocation(namespace, name)
         if allocation.uid != uid:
             raise NotNowError(f"ResourceClaim {namespace}/{name} is another one by now: delete the pod")

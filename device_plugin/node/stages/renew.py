@@ -1,8 +1,8 @@
-"""Renew: gives the slices of a container that has ended, and may start again, new ids of its vendor's driver.
+"""Renew: gets new ids from the vendor's driver for the slices of a container that has ended and may start again.
 
-PreStartContainer does this before each start. For a container that asked by a ResourceClaim the kubelet calls nobody
-when it starts again, so the loop does it as soon as the container's processes are gone. It may come too late for the
-first restart, which follows at once. Slots of dead processes in the usage region need no renewal.
+PreStartContainer does this before each start. When a container that asked by a ResourceClaim starts again, the kubelet
+does not call the agent. So the agent's loop does it as soon as the container's processes are gone. It may come too late
+for the first restart, which follows at once. Slots of dead processes in the usage region need no renewal.
 """
 
 import logging

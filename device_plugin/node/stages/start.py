@@ -1,4 +1,4 @@
-"""Start: gives a starting container its slices, whichever way the kubelet asks for it, and lets such calls wait."""
+"""Start: gives a starting container its slices, by limits or by a claim, and lets calls of the kubelet wait."""
 
 import logging
 import threading
@@ -83,7 +83,7 @@ class Starter:
 
 
 class Waiting:
-    """Repeats what the kubelet asked for while the cause of a refusal may end soon; at most `most` calls wait.
+    """Repeats a refused call of the kubelet while the cause may end soon; at most `most` calls wait at a time.
 
     Each call has a thread of the server that got it, and other calls need threads too.
     """
@@ -99,8 +99,8 @@ class Waiting:
     def run(self, attempt: Callable[[bool], Answer], seconds: float, name: str) -> Answer:
         """Returns what `attempt` returns; repeats it for `seconds` at most.
 
-        It is repeated after a NotNowError that may end by waiting. `attempt` is given false at first, and true when it
-        is repeated. Raises the last NotNowError, which is logged with the `name`.
+        It is repeated after a NotNowError that may end by waiting. The argument of `attempt` is false at first, and
+        true when it is repeated. Raises the last NotNowError, which is logged with the `name`.
         """
         deadline = time.monotonic() + seconds
         try:
