@@ -89,7 +89,7 @@ class ClaimRequests:
         if claim is None:
             shown = f"ResourceClaim {stored}" if stored else f"the ResourceClaim of its claim {name}"
             raise UnknownClaimError(
-                f"{where} waits for {shown}: it does not exist yet, or asks for no device class of"
+                f"{where} waits for {shown}: it does not exist yet, or names no device class of"
                 f" {' or '.join(self._families)}"
             )
         return claim

@@ -151,7 +151,7 @@ def test_a_claim_for_another_driver_is_refused_beside_limits_too(world: World, o
     world.api.put_claim(claim(deviceClassName="gpu.example.com"))
     main = Container("main", ContainerKind.MAIN, {"hygon.com/dcu-mem": "4"}, ("gpu",))
     text = refused(one, world.api.put(claim_pod("p", containers=(main,))))
-    assert "or asks for no device class of dcu.vgpu.io or hcu.vgpu.io" in text
+    assert "or names no device class of dcu.vgpu.io or hcu.vgpu.io" in text
 
 
 def test_a_pod_that_asks_for_nothing_may_go_to_every_node(one: Replica) -> None:

@@ -99,7 +99,9 @@ class ClaimStarts:
         """The slices that the pod's grant has for the claim's container. Raises ApiError and NotNowError."""
         allocation = self._api.allocation(namespace, name)
         if allocation.uid != uid:
-            raise NotNowError(f"ResourceClaim {namespace}/{name} is another one by now: delete the pod")
+            raise NotNowError(
+                f"ResourceClaim {namespace}/{name} was created again: delete the pod, and create it again"
+            )
         if len(allocation.pods) != 1:
             raise NotNowError(
                 f"ResourceClaim {namespace}/{name} is reserved for {len(allocation.pods)} pods, and serves one: use a"

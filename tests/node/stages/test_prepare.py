@@ -98,7 +98,7 @@ def test_a_claim_with_a_device_that_its_grant_does_not_give_gets_nothing(
 @pytest.mark.parametrize(
     ("claim", "says"),
     [
-        (Allocation("uid-of-another"), "is another one by now"),
+        (Allocation("uid-of-another"), "was created again: delete the pod"),
         (Allocation("claim-uid-a-main"), "reserved for 0 pods"),
         (Allocation("claim-uid-a-main", (), (("a", "uid-a"), ("b", "uid-b"))), "reserved for 2 pods"),
         (Allocation("claim-uid-a-main", (), (("a", "uid-earlier"),)), "not on this node"),
