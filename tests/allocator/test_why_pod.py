@@ -169,8 +169,8 @@ def test_a_pod_whose_claim_does_not_exist_is_told_so() -> None:
     assert (answer.state, answer.waits) == ("claim", True)
     told = answer.answer()
     assert told.line == (
-        "default/p waits for its claim: container main waits for ResourceClaim slice: it does not exist yet, or asks"
-        " for no device class of dcu.vgpu.io or hcu.vgpu.io"
+        "default/p waits for its claim: container main waits for ResourceClaim slice: it does not exist yet, or names"
+        " no device class of dcu.vgpu.io or hcu.vgpu.io"
     )
     assert told.helps == (sentence(PodState.CLAIM.advice),)
 
