@@ -1,14 +1,17 @@
 """Slices by ResourceClaim: the same cards and the same ledger as slices by limits, on real Kubernetes."""
 
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
+from device_plugin.core.contract.claims import FINALIZER
 from device_plugin.kube.api import PODS
 from tests.e2e import nodes, service
 from tests.e2e.claims import (
+    API_VERSION,
     CLAIMS,
     CLASS,
     CLASSES,
@@ -192,6 +195,71 @@ def test_slices_that_somebody_removes_are_back_within_seconds(kubectl: Kubectl) 
     (name,) = [each["metadata"]["name"] for each in Kubectl("").items(SLICES) if on(NODE, each)]
     Kubectl("")("delete", "resourceslice", name)
     assert within(lambda: shown(NODE) == len(inventory(NODE)["cards"]), 5)
+
+
+def test_the_slice_of_a_card_family_that_the_node_has_no_more_is_removed() -> None:
+    """As the agent of that node, which a token of its pod would name."""
+    agent = "system:serviceaccount:vgpu-system:vgpu-node"
+    who = f"--as={agent}", f"--as-user-extra=authentication.kubernetes.io/node-name={NODE}"
+    name = f"hcu.vgpu.io-{NODE}"
+    left = {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {
+            "driver": "hcu.vgpu.io", "nodeName": NODE, "devices": [],
+            "pool": {"name": NODE, "generation": 1, "resourceSliceCount": 1},
+        },
+    }  # fmt: skip
+    Kubectl("")("create", "--filename=-", *who, given=json.dumps(left))
+    assert eventually(lambda: not Kubectl("").has(SLICES, name), 30)
+
+
+REFUSED = "no pod is bound here now"
+
+
+@pytest.fixture
+def refusing(kubectl: Kubectl) -> Iterator[str]:
+    """The API server refuses every Binding in the namespace."""
+    name = f"refuses-{kubectl.namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": kubectl.namespace}}
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    constraints = {"namespaceSelector": here, "resourceRules": [rule]}
+    validations = [{"expression": "false", "message": REFUSED}]
+    spec = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": validations}
+    cluster = Kubectl("")
+    cluster.apply(
+        {**kind, "kind": "ValidatingAdmissionPolicy", "spec": spec},
+        {
+            **kind,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    )
+    assert eventually(lambda: REFUSED in _bound(kubectl, "nobody"), 30)
+    yield REFUSED
+    for each in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+        cluster("delete", each, name)
+
+
+def _bound(kubectl: Kubectl, name: str) -> str:
+    """What the API server says to a Binding of this pod."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}/binding"
+    try:
+        return kubectl("create", "--raw", path, "--filename=-", given=json.dumps(body))
+    except KubectlError as error:
+        return str(error)
+
+
+def test_a_claim_whose_pod_was_not_bound_has_no_card(kubectl: Kubectl, refusing: str) -> None:
+    """It was written before the Binding, and is cleared when that is refused."""
+    kubectl.create(claim("kept", FOUR), claim_pod("p", named="kept"))
+    assert eventually(lambda: any(refusing in event for event in kubectl.events("p")), 60)
+    assert eventually(lambda: not devices(kubectl.get(CLAIMS, "kept")), 20)
+    assert kubectl.get(CLAIMS, "kept")["metadata"]["finalizers"] == [FINALIZER]
 
 
 def test_a_container_that_ends_by_itself_starts_again_with_its_slice(kubectl: Kubectl) -> None:
