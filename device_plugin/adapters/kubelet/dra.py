@@ -6,7 +6,6 @@ calls the driver at that same socket, by its own path of the folder.
 """
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from device_plugin.adapters.kubelet.pb import drahealth_pb2 as health_pb
 from device_plugin.adapters.kubelet.pb import drahealth_pb2_grpc as health_rpc
 from device_plugin.adapters.kubelet.pb import pluginregistration_pb2 as registration_pb
 from device_plugin.adapters.kubelet.pb import pluginregistration_pb2_grpc as registration_rpc
+from device_plugin.adapters.kubelet.streams import DeviceStreams
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.machine import DeviceHealth, KubeletError, PreparedClaim
 
@@ -64,9 +64,7 @@ class DraServer(
         self._kubelet = kubelet
         self._registered: object = None
         self._refusal = ""
-        self._changed = threading.Condition()
-        self._devices: Mapping[str, DeviceHealth] = {}
-        self._version = 0
+        self._streams = DeviceStreams[DeviceHealth](HEALTH_SECONDS)
         self._server: grpc.Server | None = None
 
     @property
@@ -103,18 +101,13 @@ class DraServer(
 
     def update(self, devices: Mapping[str, DeviceHealth]) -> None:
         """Send the health of all devices, by name, to the kubelet if it has changed."""
-        with self._changed:
-            if devices != self._devices:
-                self._devices = dict(devices)
-                self._version += 1
-                self._changed.notify_all()
+        self._streams.update(devices)
 
     def stop(self) -> None:
         """End the streams, and stop serving; calls that still run after 0.5 s are cancelled."""
         server, self._server, self._registered = self._server, None, None
         if server is not None:
-            with self._changed:
-                self._changed.notify_all()
+            self._streams.end()
             server.stop(grace=0.5).wait()
 
     def GetInfo(
@@ -169,26 +162,8 @@ class DraServer(
         self, request: health_pb.NodeWatchResourcesRequest, context: grpc.ServicerContext
     ) -> Iterator[health_pb.NodeWatchResourcesResponse]:
         """Send the health of all devices now, after each change and every HEALTH_SECONDS, until the stream ends."""
-        ended = threading.Event()
-        server = self._server
-
-        def end() -> None:
-            with self._changed:
-                ended.set()
-                self._changed.notify_all()
-
-        if not context.add_callback(end):
-            return
-        sent = -1
-        while not ended.is_set() and server is self._server:
-            with self._changed:
-                sent, devices = self._version, self._devices
+        for devices in self._streams.devices(context):
             yield self._health(devices)
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: ended.is_set() or server is not self._server or self._version != sent,  # noqa: B023
-                    HEALTH_SECONDS,
-                )
 
     def _health(self, devices: Mapping[str, DeviceHealth]) -> health_pb.NodeWatchResourcesResponse:
         now = int(time.time())

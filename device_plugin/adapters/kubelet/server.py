@@ -3,9 +3,7 @@
 k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
 """
 
-import contextlib
 import socket
-import threading
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +13,7 @@ import grpc
 
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
+from device_plugin.adapters.kubelet.streams import DeviceStreams
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.machine import KubeletError
 
@@ -94,17 +93,13 @@ class PluginServer(rpc.DevicePluginServicer):
         self.endpoint = OURS + resource.replace("/", "-") + ".sock"
         self.path = folder / self.endpoint
         self._handler = handler
-        self._changed = threading.Condition()
-        self._devices: Mapping[str, bool] = {}
-        self._version = 0
-        self._streams = 0
+        self._streams = DeviceStreams[bool]()
         self._server: grpc.Server | None = None
 
     @property
     def streaming(self) -> bool:
         """True while the kubelet listens to our tickets."""
-        with self._changed:
-            return self._streams > 0
+        return self._streams.open
 
     @property
     def serving(self) -> bool:
@@ -131,19 +126,13 @@ class PluginServer(rpc.DevicePluginServicer):
 
     def update(self, devices: Mapping[str, bool]) -> None:
         """Send all tickets and their health (true: healthy) to the kubelet, if a ticket or its health has changed."""
-        with self._changed:
-            if devices != self._devices:
-                self._devices = dict(devices)
-                self._version += 1
-                self._changed.notify_all()
+        self._streams.update(devices)
 
     def stop(self) -> None:
         """End the streams, and stop serving; calls that still run after 0.5 s are cancelled."""
         server, self._server = self._server, None
         if server is not None:
-            with self._changed:
-                self._version += 1
-                self._changed.notify_all()
+            self._streams.end()
             server.stop(grace=0.5).wait()
 
     def GetDevicePluginOptions(
@@ -156,29 +145,10 @@ class PluginServer(rpc.DevicePluginServicer):
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
         """Send all tickets now, and again after each change, until the stream or the server ends."""
-        ended = threading.Event()
-        server = self._server
-
-        def end() -> None:
-            with self._changed:
-                ended.set()
-                self._changed.notify_all()
-
-        if not context.add_callback(end):
-            return
-        with self._streaming():
-            sent = -1
-            while not ended.is_set() and server is self._server:
-                with self._changed:
-                    while not ended.is_set() and self._version == sent:
-                        self._changed.wait()
-                    sent, devices = self._version, self._devices
-                if not ended.is_set() and server is self._server:
-                    yield pb.ListAndWatchResponse(
-                        devices=[
-                            pb.Device(ID=i, health=HEALTHY if ok else UNHEALTHY) for i, ok in devices.items()
-                        ]
-                    )
+        for devices in self._streams.devices(context):
+            yield pb.ListAndWatchResponse(
+                devices=[pb.Device(ID=i, health=HEALTHY if ok else UNHEALTHY) for i, ok in devices.items()]
+            )
 
     def Allocate(self, request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.AllocateResponse:
         """Answer with the name of one CDI device for each container's tickets."""
@@ -202,13 +172,3 @@ class PluginServer(rpc.DevicePluginServicer):
         except VgpuError as error:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return pb.PreStartContainerResponse()
-
-    @contextlib.contextmanager
-    def _streaming(self) -> Iterator[None]:
-        with self._changed:
-            self._streams += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._streams -= 1
