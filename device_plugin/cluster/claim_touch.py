@@ -5,17 +5,13 @@ kubelet has registered a node's agent as a DRA driver, or the agent reports othe
 there are touched. A pod that does not run after that is touched twice more.
 """
 
-import logging
 from dataclasses import dataclass, field
 
 from device_plugin.allocator.service import Service, Shared
-from device_plugin.cluster.touching import write_touch
+from device_plugin.cluster.touching import touch
 from device_plugin.core.ledger import Holder
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import Api
-from device_plugin.kube.errors import ApiError, GoneError
-
-log = logging.getLogger(__name__)
 
 # Seconds after a change at which a pod is touched: a claim is prepared in well under a second, but the first touch may
 # reach the kubelet before the agent is ready.
@@ -81,14 +77,7 @@ class ClaimTouch(Service):
     def _touch(self, starting: _Starting, now: float) -> None:
         pod = starting.pod
         starting.due, starting.touched = [at for at in starting.due if at > now], now
-        try:
-            write_touch(self._api, pod)
-        except GoneError:
-            self._view.pod_news.gone(pod.uid)
-        except ApiError as error:
-            log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
-        else:
-            log.info("touched pod=%s/%s: the agent of %s can prepare it", pod.namespace, pod.name, pod.node)
+        touch(self._api, self._view, pod, f"the agent of {pod.node} can prepare it")
 
     # Called by the view when a pod changes
 

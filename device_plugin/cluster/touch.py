@@ -19,14 +19,13 @@ from functools import partial
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.allocator.waiting.refusal_budget import LaterError
 from device_plugin.allocator.waiting.refusals import Waiting, WaitsFor
-from device_plugin.cluster.touching import write_touch
+from device_plugin.cluster.touching import touch
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import PromiseHolder, ReservationStage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from device_plugin.kube.api import Api
-from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
@@ -337,15 +336,8 @@ class Touch(Service):
                 return  # kube-scheduler has asked for the pod meanwhile
             # The pod is dropped, so that it is touched again only after a new refusal.
             self._allocator.waiting.pods.drop(pod.uid)
-        try:
-            write_touch(self._api, pod)
-        except GoneError:
-            self._view.pod_news.gone(pod.uid)
-        except ApiError as error:
-            log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
+        if not touch(self._api, self._view, pod, "there is room for it"):
             self._take_back(waiting)
-        else:
-            log.info("touched pod=%s/%s: there is room for it", pod.namespace, pod.name)
 
     def _take_back(self, waiting: Waiting) -> None:
         """Undo a touch that was not written: the pod waits again, unless kube-scheduler has asked for it meanwhile."""

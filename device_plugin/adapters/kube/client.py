@@ -3,9 +3,10 @@
 import copy
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -74,7 +75,11 @@ class KubeClient:
         self._component = component
         self._timeout = timeout
         self._resources = resources
-        self._brief_ends = brief_ends
+        # Readers of whole watch events in one pass, by the type of their objects: those that come most often.
+        self._read_event: Mapping[type[Any], Callable[[bytes], tuple[str, str, Any]]] = {
+            Pod: partial(decode.pod_event, resources=resources, brief_ends=brief_ends),
+            Claim: decode.claim_event,
+        }
         self._metadata_items = metadata_items
         self._connections = Connections(endpoint, timeout)
         # The server's timeout of a Binding is ours: a pod that is still unbound seconds later stays unbound.
@@ -149,17 +154,12 @@ class KubeClient:
 
         Raises DecodeError if the line is no event. If the event carries an error of the server, that error is raised.
         """
-        if kind.item is Pod:
-            # Not for bookmarks, errors, and pods that are to be logged.
+        if (read := self._read_event.get(kind.item)) is not None:
+            # Not for bookmarks, errors, and objects that are to be logged.
             with suppress(DecodeError):
-                found = decode.pod_event(line, self._resources, brief_ends=self._brief_ends)
+                found = read(line)
                 if found[0] in _CHANGES:
-                    return cast("tuple[str, str, Item | None]", found)
-        if kind.item is Claim:
-            with suppress(DecodeError):
-                seen = decode.claim_event(line)
-                if seen[0] in _CHANGES:
-                    return cast("tuple[str, str, Item | None]", seen)
+                    return found
         change, text = decode.event(line)
         if change == "ERROR":
             code, reason, message = decode.status(text)
