@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 def spec(**more: Any) -> Object:
-    """What a claim of one slice asks for; `more` are further fields of its request."""
+    """Returns the spec of a claim of one slice; `more` are further fields of its request."""
     exactly = {"deviceClassName": DRIVER, "capacity": {"requests": {"memory": "4Gi"}}, **more}
     return {"devices": {"requests": [{"name": "slice", "exactly": exactly}]}}
 

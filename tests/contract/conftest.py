@@ -27,6 +27,7 @@ from tests.builders.cards import MEM
 from tests.builders.objects import pod
 from tests.builders.written_jobs import as_object, job
 from tests.contract.asking import asking, container
+from tests.contract.claims import CLAIMS, claim, remove
 from tests.contract.cluster import JOBS, OWN_NODE, PODS, Cluster, unique
 from tests.deadline import eventually
 from tests.release import OLDER
@@ -225,3 +226,12 @@ def accepted(cluster: Cluster, path: str) -> Iterator[Any]:
 
     yield create
     cluster.delete(f"{path}?gracePeriodSeconds=0")
+
+
+@pytest.fixture
+def named(cluster: Cluster) -> Iterator[str]:
+    """The path of a claim that a person made."""
+    path = f"{CLAIMS}/{unique()}"
+    assert cluster.post(CLAIMS, claim(path.rpartition("/")[2])).code == 201
+    yield path
+    remove(cluster, path)

@@ -12,10 +12,8 @@ from tests.contract.claims import (
     USED,
     Object,
     allocation,
-    claim,
     consumer,
     give,
-    remove,
     result,
     spec,
     user,
@@ -38,15 +36,6 @@ def template(cluster: Cluster, name: str) -> Iterator[str]:
     assert cluster.post(TEMPLATES, body).code == 201
     yield name
     cluster.delete(f"{TEMPLATES}/{name}")
-
-
-@pytest.fixture
-def named(cluster: Cluster) -> Iterator[str]:
-    """The path of a claim that a person made."""
-    path = f"{CLAIMS}/{unique()}"
-    assert cluster.post(CLAIMS, claim(path.rpartition("/")[2])).code == 201
-    yield path
-    remove(cluster, path)
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""What the kubelet does with a pod's ResourceClaims: when it calls their driver, and when it does not."""
+"""The kubelet's calls of a driver for a pod's ResourceClaims: when they come, and when they do not."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.contract.claims import CLAIMS, GROUP, USED, Object, allocation, claim, consumer, remove, result
+from tests.contract.claims import GROUP, USED, Object, allocation, consumer, result
 from tests.contract.cluster import PODS, Cluster, unique
 from tests.contract.kubelet.claim_driver import ClaimDriver
 from tests.contract.kubelet.machines import NODE
@@ -27,15 +27,6 @@ def driver(node: Node) -> Iterator[ClaimDriver]:
     node.until(lambda: made.registered == [True], "registered")
     yield made
     made.close()
-
-
-@pytest.fixture
-def named(cluster: Cluster) -> Iterator[str]:
-    """The path of a claim that a person made."""
-    path = f"{CLAIMS}/{unique()}"
-    assert cluster.post(CLAIMS, claim(path.rpartition("/")[2])).code == 201
-    yield path
-    remove(cluster, path)
 
 
 class Users:
