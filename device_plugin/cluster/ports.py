@@ -13,7 +13,7 @@ class TimedApi(Api, Protocol):
     """The API server, with calls that are given up at a set time."""
 
     def until(self, deadline: float) -> Api:
-        """The same API server; each call is given up if it is not answered by `deadline` on the monotonic clock."""
+        """Returns the same API, whose calls fail if they have no answer by `deadline` on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ class RequestSource(Protocol):
 
 class _NoClaims:
     def of(self, pod: Pod, container: Container) -> None:
-        """None: claims are not served."""
+        """Returns None for every container, because claims are not served."""
 
     def check(self, pod: Pod) -> None:
         """Accept every pod."""

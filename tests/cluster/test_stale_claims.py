@@ -25,7 +25,7 @@ def devices(world: World) -> int:
 
 
 def turns(world: World, one: Replica, seconds: float = 10.0) -> None:
-    """What is done about once a second, for so long."""
+    """Run the periodic work of the replica once for each of these seconds."""
     for _ in range(int(seconds)):
         world.clock.now += 1.0
         one.renew()

@@ -244,7 +244,7 @@ def refusing(kubectl: Kubectl) -> Iterator[str]:
 
 
 def _bound(kubectl: Kubectl, name: str) -> str:
-    """What the API server says to a Binding of this pod."""
+    """Returns the API server's answer to a Binding of this pod, as text."""
     target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}/binding"

@@ -290,11 +290,11 @@ class Parts:
         self.active.change(pod, gone=True)
 
     def spec(self, resource: str, tickets: Sequence[str]) -> Edits:
-        """What a runtime reads for these tickets, now."""
+        """Returns the edits of the CDI device of these tickets, as a runtime reads them now."""
         return self.edits(f"vgpu.io/slice={cdi_name(resource, tickets)}")
 
     def edits(self, name: str) -> Edits:
-        """What a runtime reads for the CDI device of this name, now."""
+        """Returns the edits of the CDI device of this name, as a runtime reads them now."""
         specs = (read_spec(path.read_text()) for path in self.cdi.glob("vgpu-*.json"))
         (found,) = (spec[name] for spec in specs if name in spec)
         return found

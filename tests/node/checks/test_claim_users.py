@@ -1,4 +1,4 @@
-"""Who uses the files of a claim's container, by the mounts of all pods' processes."""
+"""Mounts of all pods' processes show whether the files of a claim's container are still in use."""
 
 import pytest
 from msgspec.structs import replace
