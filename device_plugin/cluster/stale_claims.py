@@ -9,7 +9,7 @@ from enum import Enum
 
 from device_plugin.allocator.service import Service, Shared
 from device_plugin.cluster.claim_writes import ClaimError, ClaimWrites
-from device_plugin.core.contract.claims import DOMAIN, Claim, device_name
+from device_plugin.core.contract.claims import Claim, device_name, is_ours
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Snapshot
 
@@ -74,7 +74,7 @@ class StaleClaims(Service):
                 self._stale[claim.uid] = now + AGAIN_SECONDS
 
     def _state(self, claim: Claim, snapshot: Snapshot) -> _State:
-        if not any(device.driver.endswith(DOMAIN) for device in claim.devices):
+        if not any(is_ours(device.driver) for device in claim.devices):
             return _State.RIGHT
         for uid in self._view.pods.naming(claim.namespace, claim.name):
             grant, reservation = snapshot.grant(uid), snapshot.reservation(uid)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from device_plugin.cli.check.installation import Finding, Installation, few, name_of, problem, unknown
 from device_plugin.core import pages
-from device_plugin.core.contract.claims import DOMAIN, GROUP, VERSION, device_class
+from device_plugin.core.contract.claims import GROUP, VERSION, device_class, is_ours
 from device_plugin.core.versions import minor_version
 from device_plugin.kube.api import AGENT_LABELS
 
@@ -57,7 +57,7 @@ def _capacity(installed: Installation) -> Iterator[Finding]:
     shown = {
         str(spec.get("nodeName") or name_of(each))
         for each in installed.resource_slices or ()
-        if str((spec := each.get("spec") or {}).get("driver")).endswith(DOMAIN)
+        if is_ours(str((spec := each.get("spec") or {}).get("driver")))
         and not all(device.get("allowMultipleAllocations") for device in spec.get("devices") or ())
     }
     if shown:

@@ -36,6 +36,11 @@ def device_class(family: str) -> str:
     return family.rpartition("/")[2] + DOMAIN
 
 
+def is_ours(name: str) -> bool:
+    """True if this is the name of a device class, or of a driver, of this project."""
+    return name.endswith(DOMAIN)
+
+
 def device_name(card: Card) -> str:
     """The name of a card as a device of its node's pool: `card-0000-03-00-0`, a DNS label made of its PCI address."""
     return "card-" + "".join(c if c.isalnum() else "-" for c in card.pci.lower())
@@ -84,9 +89,7 @@ class Claim(Struct, frozen=True, gc=False):
     @property
     def ours(self) -> bool:
         """True if the claim asks for a device class of ours, or was given a device of a driver of ours."""
-        return bool(self.device_class or self.fault) or any(
-            each.driver.endswith(DOMAIN) for each in self.devices
-        )
+        return bool(self.device_class or self.fault) or any(is_ours(each.driver) for each in self.devices)
 
 
 class AllocatedDevice(Struct, frozen=True, gc=False):
@@ -237,7 +240,7 @@ def read_claim(found: Mapping[str, Any] | bytes | bytearray | msgspec.Raw) -> Cl
 def _claim(raw: _RawClaim) -> Claim:
     meta, status = raw.metadata, raw.status
     asked, devices = _asks(bytes(raw.spec)), _devices(status)
-    if not asked and not any(each.driver.endswith(DOMAIN) for each in devices):
+    if not asked and not any(is_ours(each.driver) for each in devices):
         return Claim(meta.namespace, meta.name, meta.uid, meta.resource_version)
     owner = next((o for o in meta.owner_references or () if o.controller and o.kind == "Pod"), _RawOwner())
     return Claim(
@@ -286,7 +289,7 @@ def _read_spec(spec: bytes) -> Mapping[str, Any]:
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     requests = devices.requests or []
-    if not any(name.endswith(DOMAIN) for each in requests for name in each.classes):
+    if not any(is_ours(name) for each in requests for name in each.classes):
         return {}
     if fault := _fault(devices, requests):
         return {"fault": fault}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from device_plugin.core.contract.cards import Card
-from device_plugin.core.contract.claims import DOMAIN
+from device_plugin.core.contract.claims import is_ours
 from device_plugin.core.contract.resource_slices import StoredSlice, owned_by_node, resource_slice, slice_name
 from device_plugin.kube.api import Change
 from device_plugin.kube.errors import ApiError, ConflictError
@@ -41,12 +41,12 @@ class ResourceSlices:
     def sync(self, found: Sequence[StoredSlice]) -> None:
         """Replace what is known by this full list of the node's ResourceSlices, those of other drivers included."""
         with self._lock:
-            self._stored = {each.name: each for each in found if each.driver.endswith(DOMAIN)}
+            self._stored = {each.name: each for each in found if is_ours(each.driver)}
 
     def change(self, change: Change, found: StoredSlice) -> None:
         """Record a change of one of the node's ResourceSlices, unless a later one is known."""
         with self._lock:
-            if not found.driver.endswith(DOMAIN) or self._stored is None:
+            if not is_ours(found.driver) or self._stored is None:
                 return
             known = self._stored.get(found.name)
             if known is not None and int(known.version) > int(found.version):
