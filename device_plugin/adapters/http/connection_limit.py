@@ -18,10 +18,11 @@ MOST_PIECES = 64
 class Client:
     """One connection, with deadlines for whole exchanges, however slowly the client sends and reads.
 
-    The client has `seconds` to send its request, and as long to receive the answer.
+    The client has `seconds` to send its request, and as long to receive the answer. At most `piece` bytes are received
+    in one system call.
     """
 
-    def __init__(self, connection: socket.socket, address: str, seconds: float) -> None:
+    def __init__(self, connection: socket.socket, address: str, seconds: float, piece: int = PIECE) -> None:
         connection.settimeout(0)
         # An answer is sent in one piece: there is nothing to wait for before it is sent.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -29,6 +30,8 @@ class Client:
         self._socket = connection
         self._seconds = seconds
         self._poll = select.poll()
+        # One buffer for all calls: a new one of this size for each takes longer than the rest of the system call.
+        self._buffer = memoryview(bytearray(piece))
         self.await_request()
 
     def await_request(self) -> None:
@@ -36,10 +39,13 @@ class Client:
         self.awaited = True
         self.deadline = time.monotonic() + self._seconds
 
-    def receive(self) -> bytes:
-        """Returns received bytes; none at the end of the connection. Raises TimeoutError at the deadline."""
+    def receive(self) -> memoryview:
+        """Returns received bytes, valid until the next call; none at the end of the connection.
+
+        Raises TimeoutError at the deadline.
+        """
         self._wait(select.POLLIN)
-        return self._socket.recv(PIECE)
+        return self._buffer[: self._socket.recv_into(self._buffer)]
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Send all pieces, without a copy of them. Raises TimeoutError if the client does not receive them in time."""

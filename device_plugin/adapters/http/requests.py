@@ -46,7 +46,7 @@ class Reader:
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Parse bytes from the client. Raises BadRequestError for a malformed or too large request."""
         try:
             self._parser.feed_data(data)

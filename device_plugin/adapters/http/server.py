@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-from device_plugin.adapters.http.connection_limit import Client, ConnectionLimit
+from device_plugin.adapters.http.connection_limit import PIECE, Client, ConnectionLimit
 from device_plugin.adapters.http.requests import BadRequestError, RawRequest, Reader, answer, refusal
 from device_plugin.core.http_values import App
 
@@ -92,7 +92,7 @@ class Server:
         while not self._closing.is_set():
             try:
                 connection, address = self._listener.accept()
-                self._take(Client(connection, address[0], self._silence))
+                self._take(Client(connection, address[0], self._silence, min(PIECE, self._most_bytes)))
             except (OSError, RuntimeError) as error:
                 if not self._closing.is_set():
                     # Out of file descriptors or threads: wait until other connections end.
