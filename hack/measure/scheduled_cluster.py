@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,9 +21,14 @@ from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory
-from device_plugin.core.requests import SUFFIXES
+from device_plugin.core.contract.claims import CORES, MEMORY, device_class
+from device_plugin.core.contract.resource_slices import resource_slice
 from device_plugin.kube.api import NODES, Kind
+from device_plugin.wiring.scheduler_config import filled
+from device_plugin.wiring.settings import ClusterSettings
 from hack.bench.extender.cluster_model import FAMILY, ClusterModel
+from hack.embedded.claims.uses import CLAIMS
+from hack.embedded.kubelet.drivers import SLICES
 from hack.measure.process_cost import cpu_seconds
 from hack.testbed import bare
 from hack.testbed.cluster import PROJECT
@@ -39,9 +45,20 @@ BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
 ATTEMPTS = re.compile(rb"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
 DECISIONS = re.compile(rb"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
 NAMESPACE = Kind("", "v1", "namespaces", "Namespace", dict)
+CLASSES = Kind(CLAIMS.group, CLAIMS.version, "deviceclasses", "DeviceClass", dict)
 # Where kube-scheduler answers anybody on this machine.
 OPEN_PATHS = "/metrics,/debug/pprof/*"
 Item = TypeVar("Item")
+
+
+class Asking(StrEnum):
+    """How pods ask for their slices, and so which program chooses the cards."""
+
+    LIMITS = "limits"
+    CLAIMS = "claims"
+    """By ResourceClaims, which the allocator allocates."""
+    PLUGIN = "plugin"
+    """By ResourceClaims, which kube-scheduler's own plugin allocates: the allocator is not asked."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,7 @@ class ScheduledCluster:
     scheduler: Connections
     allocator: Connections
     backoff: str
+    asking: Asking
     pids: Callable[[], Mapping[str, int]]
     """The process ids of all programs, by name."""
 
@@ -71,19 +89,20 @@ def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
 
 @contextmanager
 def running(
-    folder: Path, binaries: Path, namespaces: Sequence[str], backoff: int | None = None
-) -> Iterator[ScheduledCluster]:
+    folder: Path, binaries: Path, namespaces: Sequence[str], backoff: int | None = None,
+    asking: Asking = Asking.LIMITS,
+) -> Iterator[ScheduledCluster]:  # fmt: skip
     """Start API server, allocator and kube-scheduler; they end with the context, and their logs stay in `folder`."""
     with bare.running(folder, binaries) as cluster:
         extender, http, scheduler = bare.free_ports(3)
-        config, seconds = _scheduler_config(cluster.kubeconfig, extender, backoff)
+        config, seconds = _scheduler_config(cluster.kubeconfig, extender, backoff, asking)
         (folder / "scheduler.yaml").write_text(yaml.safe_dump(config))
         # kube-scheduler's identity in the Lease begins with the machine's name; the allocator next to it leads.
         allocator = (
             sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={cluster.kubeconfig}",
             f"--pod-name={socket.gethostname()}", f"--lease-namespace={LEASE_NAMESPACE}",
             f"--extender-listen=127.0.0.1:{extender}",
-            f"--http-listen=127.0.0.1:{http}",
+            f"--http-listen=127.0.0.1:{http}", f"--claims={'true' if asking is Asking.CLAIMS else 'false'}",
         )  # fmt: skip
         kube_scheduler = (
             f"{binaries}/kube-scheduler", *cluster.certificate(), "--config=scheduler.yaml",
@@ -98,6 +117,7 @@ def running(
             Connections(replace(endpoint, url=f"https://127.0.0.1:{scheduler}"), REQUEST_SECONDS),
             Connections(replace(endpoint, url=f"http://127.0.0.1:{http}"), REQUEST_SECONDS),
             seconds,
+            asking,
             lambda: {**cluster.pids(), **supervisor.pids()},
         )
         try:
@@ -113,23 +133,45 @@ def running(
             supervisor.crash()
 
 
-def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> tuple[dict[str, Any], str]:
+def _scheduler_config(
+    kubeconfig: Path, extender: int, backoff: int | None, asking: Asking
+) -> tuple[dict[str, Any], str]:
     """The scheduler configuration of manifests/ for this machine, and a text about its two backoffs."""
-    config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
+    template = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
+    settings = ClusterSettings(
+        prefixes=[FAMILY], scheduler_name=SCHEDULER, lease_namespace=LEASE_NAMESPACE,
+        claims=asking is Asking.CLAIMS,
+    )  # fmt: skip
+    config = filled(template, settings)
     config.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
-    config["profiles"] = [{"schedulerName": SCHEDULER}]
-    config["leaderElection"] |= {"resourceNamespace": LEASE_NAMESPACE}
-    managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in SUFFIXES]
-    config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{extender}", "managedResources": managed}
+    config["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{extender}"
+    if asking is Asking.PLUGIN:
+        del config["extenders"]
     if backoff is not None:
         config |= dict.fromkeys(BACKOFFS, backoff)
     return config, " and ".join(f"{name} {config.get(name, default)}" for name, default in BACKOFFS.items())
 
 
+def show_devices(api: KubeClient, count: int) -> None:
+    """Create the DeviceClass, and the ResourceSlices of the nodes that `make_nodes` creates."""
+    driver = device_class(FAMILY)
+    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
+    api.create(CLASSES, {"metadata": {"name": driver}, "spec": {"selectors": [selector]}})
+    workload = ClusterModel(count, CARDS, 0.0, seconds=1)
+    all_at_once(
+        lambda name: api.create(SLICES, resource_slice(name, FAMILY, workload.inventory(name).cards, 1)),
+        workload.names(),
+    )
+
+
 def make_nodes(api: KubeClient, count: int) -> None:
     """Create nodes with the cards of a bench's cluster."""
     workload = ClusterModel(count, CARDS, 0.0, seconds=1)
-    all_at_once(lambda name: make_node(api, name, workload.inventory(name)), workload.names())
+
+    def create(name: str) -> None:
+        make_node(api, name, replace(workload.inventory(name), claims=True))
+
+    all_at_once(create, workload.names())
 
 
 def make_node(api: KubeClient, name: str, inventory: Inventory) -> None:
@@ -158,6 +200,16 @@ def pod_body(name: str, mem: int = 0, **spec: object) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"schedulerName": SCHEDULER, "containers": [container], **spec},
     }
+
+
+def claiming_pod(api: KubeClient, name: str, namespace: str, mem: int) -> dict[str, Any]:
+    """Create a ResourceClaim of `mem` GiB and one core group; returns a pod that asks by it."""
+    capacity = {"requests": {MEMORY: f"{mem}Gi", CORES: "1"}}
+    asked = {"name": "slice", "exactly": {"deviceClassName": device_class(FAMILY), "capacity": capacity}}
+    api.create(CLAIMS, {"metadata": {"name": name}, "spec": {"devices": {"requests": [asked]}}}, namespace)
+    container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "slice"}]}}
+    used = [{"name": "slice", "resourceClaimName": name}]
+    return pod_body(name, containers=[container], resourceClaims=used)
 
 
 def all_at_once(act: Callable[[Item], object], items: Iterable[Item]) -> None:

@@ -4,6 +4,9 @@ Pods come in one burst, each for a slice; measured is the time until all are bou
 first table is per placed pod: kube-scheduler, API server, etcd and allocator. --flame FILE draws kube-scheduler's own
 profile of these seconds as SVG, with its calls to the allocator in blue.
 
+With --ask-by claims the pods ask by ResourceClaims, and with --ask-by plugin kube-scheduler's own plugin
+DynamicResources allocates such claims, as for any DRA driver.
+
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
 one in manifests/. The logs stay in ~/.cache/vgpu/scheduler-cost until the next run.
 """
@@ -23,11 +26,14 @@ from hack.bench.extender.cluster_model import ClusterModel
 from hack.measure import go_profile
 from hack.measure.scheduled_cluster import (
     CARDS,
+    Asking,
     ScheduledCluster,
     all_at_once,
+    claiming_pod,
     make_nodes,
     pod_body,
     running,
+    show_devices,
 )
 from hack.testbed import bare, programs
 from vgpu_runtime.sim.hip import default_cache
@@ -52,11 +58,20 @@ def main() -> int:
     parser.add_argument(
         "--flame", type=Path, metavar="FILE", help="an SVG picture of kube-scheduler's profile"
     )
+    parser.add_argument(
+        "--ask-by", type=Asking, choices=list(Asking), default=Asking.LIMITS,
+        help="how the new pods ask; plugin needs --fill 0 (default: limits)",
+    )  # fmt: skip
     arguments = parser.parse_args()
+    asking = arguments.ask_by
+    if asking is Asking.PLUGIN and arguments.fill:
+        parser.error("kube-scheduler's plugin does not know slices that pods hold by grants: add --fill 0")
     try:
         binaries = programs.kubernetes()
-        with running(default_cache() / "scheduler-cost", binaries, (HELD, NEW)) as plane:
+        with running(default_cache() / "scheduler-cost", binaries, (HELD, NEW), asking=asking) as plane:
             make_nodes(plane.api, arguments.nodes)
+            if asking is Asking.PLUGIN:
+                show_devices(plane.api, arguments.nodes)
             _hold(plane, arguments.nodes, arguments.fill)
             _measure(plane, arguments)
     except (programs.MissingError, ApiError) as error:
@@ -106,7 +121,15 @@ def _measure(plane: ScheduledCluster, arguments: argparse.Namespace) -> None:
 def _place(plane: ScheduledCluster, names: list[str], rng: random.Random) -> None:
     """Create pods, and wait until all are bound."""
     asked = {name: rng.randint(1, MOST_MEM) for name in names}
-    all_at_once(lambda name: plane.api.create(PODS, pod_body(name, asked[name]), NEW), names)
+
+    def create(name: str) -> None:
+        if plane.asking is Asking.LIMITS:
+            body = pod_body(name, asked[name])
+        else:
+            body = claiming_pod(plane.api, name, NEW, asked[name])
+        plane.api.create(PODS, body, NEW)
+
+    all_at_once(create, names)
     unbound = Where(NEW, fields="spec.nodeName=")
     bare.until("not all pods are bound", SETTLE_SECONDS, lambda: not plane.api.list(PODS, unbound).items)
 
