@@ -280,6 +280,7 @@ def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
     group = (pod.namespace, pod.label(GROUP)) if request.policy in APART else ()
     return (
         request.containers, request.models, request.uuids, request.policy, request.host, request.app_type, group,
+        bool(request.claims),
     )  # fmt: skip
 
 

@@ -152,3 +152,15 @@ def test_pods_that_wait_for_a_claim_and_pods_whose_claim_another_has_are_told_ap
     assert early.text.startswith("waits for its claim: container main waits for ResourceClaim later")
     assert (second.pod, second.reason) == ("second", "malformed")
     assert second.text == "ResourceClaim slice is used by pod first: give each pod a claim of its own"
+
+
+def test_pods_by_claims_and_by_limits_of_one_size_have_answers_of_their_own() -> None:
+    world = World(claims=True)
+    world.node("n1", inventory("n1"))
+    world.one.view.node_news.see(world.api.by_node["n1"])
+    world.api.put_claim(claim())
+    world.api.put(claim_pod("claimed"))
+    world.pod("limits")
+    claimed, limits = world.one.explainer.waiting()
+    assert (claimed.reason, claimed.text) == ("claims", "2 cards: 2 on nodes that prepare no ResourceClaims")
+    assert (limits.pod, limits.reason) == ("limits", "fits")

@@ -1,5 +1,6 @@
 """Cards as agents publish them, and the simulated cards of a machine."""
 
+from dataclasses import replace
 from typing import Any
 
 from device_plugin.core.contract.cards import Card, Inventory
@@ -24,3 +25,8 @@ def inventory(node: str, count: int = 2, **shape: Any) -> Inventory:
     return Inventory(
         tuple(card(f"{node}-{i}", pci=f"0000:{0x19 + i:02x}:00.0", **shape) for i in range(count))
     )
+
+
+def preparing(node: str) -> Inventory:
+    """The cards of `inventory`, on a node whose agent prepares ResourceClaims."""
+    return replace(inventory(node), claims=True)

@@ -380,6 +380,8 @@ def test_a_pod_that_asks_by_a_claim_is_told_what_its_claim_lacks(
     assert said.startswith(
         "default/claims asks for hygon.com/dcu-mem: 8, hygon.com/dcu-cores: 30 and fits no"
     )
+    assert "2 on nodes that prepare no ResourceClaims" in said
+    assert "Ask for the slice in limits, or ask an operator" in said
 
 
 def test_without_the_right_to_list_claims_it_says_that_they_are_not_known(

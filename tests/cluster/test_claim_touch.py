@@ -46,6 +46,7 @@ def bound(world: World, name: str = "p") -> Pod:
 def test_a_pod_is_touched_once_the_agent_of_its_node_is_registered(world: World) -> None:
     touched(world)
     bound(world)
+    shows(world, claims=False)
     assert touched(world) == []
     shows(world, claims=True)
     assert touched(world) == ["p"]
@@ -57,6 +58,8 @@ def test_a_pod_is_touched_once_the_agent_of_its_node_is_registered(world: World)
 def test_a_pod_that_runs_or_is_gone_is_touched_no_more(world: World) -> None:
     touched(world)
     made = bound(world)
+    shows(world, claims=False)
+    touched(world)
     shows(world, claims=True)
     assert touched(world) == ["p"]
     world.api.put(structs.replace(made, phase="Running"))
@@ -105,6 +108,8 @@ def test_at_the_beginning_of_a_term_each_waiting_pod_is_touched_once(world: Worl
 def test_a_pod_by_limits_is_not_touched(world: World) -> None:
     touched(world)
     world.placed("limits")
+    shows(world, claims=False)
+    touched(world)
     shows(world, claims=True)
     assert touched(world, 60.0) == []
 
@@ -115,6 +120,8 @@ def test_a_touch_that_fails_is_tried_again_with_the_next_one(
 ) -> None:
     touched(world)
     bound(world)
+    shows(world, claims=False)
+    touched(world)
     patch = world.api.patch
 
     def fail(*_: object, **__: object) -> None:

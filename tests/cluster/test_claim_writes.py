@@ -10,7 +10,7 @@ from device_plugin.core.contract.claims import FINALIZER, Claim, Device, read_cl
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.kube.errors import ConflictError, UnknownError
 from device_plugin.kube.leases import Lease
-from tests.builders.cards import inventory
+from tests.builders.cards import inventory, preparing
 from tests.builders.claims import CLASS, claim, claim_pod
 from tests.builders.pods import HALF, pod
 from tests.cluster.world import Replica, World, refuse
@@ -138,7 +138,7 @@ def test_after_a_crash_before_the_binding_another_node_gets_the_pod(world: World
     world.api.after_claim = crashing("status")
     with pytest.raises(CrashError):
         one.bind(made)
-    world.node("n2", inventory("n2"))
+    world.node("n2", preparing("n2"))
     two = another_leader(world)
     assert two.ask(made, "n2") == "n2"
     assert two.bind(made, "n2") == ""

@@ -2,9 +2,11 @@
 
 import pytest
 
+from device_plugin.core.ledger import ReservationStage
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import pod_request
 from device_plugin.state import pods
+from tests.builders.cards import inventory, preparing
 from tests.builders.claims import claim, claim_pod
 from tests.builders.pods import HALF, pod
 from tests.cluster.world import Replica, World
@@ -23,6 +25,12 @@ def refused(one: Replica, asked: object) -> str:
     assert (verdict.nodes, verdict.error) == ((), "")
     (text,) = verdict.hopeless.nodes_by_text
     return text
+
+
+def shows(world: World, *, claims: bool, node: str = "n1") -> None:
+    """The agent of the node publishes whether the kubelet knows it as a driver."""
+    world.node(node, preparing(node) if claims else inventory(node))
+    world.one.view.node_news.see(world.api.by_node[node])
 
 
 def touches(world: World, seconds: float = 2.0) -> list[str]:
@@ -173,3 +181,65 @@ def test_a_claim_pod_that_fits_nowhere_waits_for_room_as_others_do(world: World,
     for each in holders[:2]:
         world.api.end(each)
     assert touches(world) == ["p"]
+
+
+def test_a_node_that_prepares_no_claims_gets_no_pod_with_claims(world: World, one: Replica) -> None:
+    shows(world, claims=False)
+    world.api.put_claim(claim())
+    made = world.api.put(claim_pod("p"))
+    assert refused(one, made) == "on nodes that prepare no ResourceClaims"
+    assert one.ask(world.pod("limits", 16, 60)) == "n1"
+    shows(world, claims=True, node="n2")
+    assert one.ask(made) == "n2"
+
+
+def test_a_pod_that_no_agent_prepares_is_touched_once_its_agent_is_registered(
+    world: World, one: Replica
+) -> None:
+    shows(world, claims=False)
+    world.api.put_claim(claim())
+    made = world.api.put(claim_pod("p"))
+    refused(one, made)
+    world.api.end(world.placed("limits"))
+    assert touches(world) == []
+    shows(world, claims=True)
+    assert touches(world) == ["p"]
+    assert one.ask(made) == "n1"
+
+
+def test_remembered_refusals_of_claims_and_of_limits_are_kept_apart(world: World, one: Replica) -> None:
+    shows(world, claims=False)
+    for name in "ab":
+        world.api.put_claim(claim(name))
+        refused(one, world.api.put(claim_pod(f"by-{name}", name)))
+    assert one.ask(world.pod("limits")) == "n1"
+
+
+def test_a_reservation_on_a_node_that_prepares_claims_no_more_ends_at_its_binding(
+    world: World, one: Replica
+) -> None:
+    world.api.put_claim(claim())
+    made = world.api.put(claim_pod("p"))
+    assert one.ask(made) == "n1"
+    shows(world, claims=False)
+    assert "on nodes that prepare no ResourceClaims" in one.bind(made)
+    assert world.api.written == []
+    assert one.free() == ALL
+
+
+def test_nobody_is_evicted_for_a_claim_where_no_claim_is_prepared(world: World, one: Replica) -> None:
+    for name in "abcd":
+        world.placed(name)
+    shows(world, claims=False)
+    world.api.put_claim(claim())
+    made = world.api.put(claim_pod("high", priority=100))
+    refused(one, made)
+    one.preemption.step()
+    assert [what for what, _ in world.api.written if what == "evict"] == []
+    shows(world, claims=True)
+    refused(one, made)
+    one.preemption.step()
+    assert [what for what, _ in world.api.written if what == "evict"] == ["evict"]
+    found = one.view.ledger.reservation("uid-high")
+    assert found is not None
+    assert found.stage is ReservationStage.NOMINATED

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.contract.claims import Claim, device_name, read_claim
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ConflictError, UnknownError
-from tests.builders.cards import inventory
+from tests.builders.cards import inventory, preparing
 from tests.builders.claims import claim, claim_pod
 from tests.cluster.test_claim_writes import CrashError
 from tests.cluster.world import Replica, World
@@ -24,7 +24,7 @@ class Cluster:
         self.random = Random(seed)
         self.world = World(claims=True)
         for name in NODES[1:]:
-            self.world.node(name, inventory(name))
+            self.world.node(name, preparing(name))
         self.leader = self.world.one
         self.leader.view.node_news.sync(self.world.api.nodes())
         self.api = self.world.api

@@ -49,7 +49,7 @@ from device_plugin.kube.errors import ConflictError, GoneError, RefusedError, Un
 from device_plugin.kube.leases import LEASES, Lease
 from device_plugin.state.claims import ServedClaims
 from device_plugin.state.view import ClusterView
-from tests.builders.cards import inventory
+from tests.builders.cards import inventory, preparing
 from tests.builders.pods import pod
 
 RESERVATION_SECONDS = 60.0
@@ -457,13 +457,13 @@ class Replica(Memory):
 class World:
     """One leading replica and node n1 with two cards of 16,368 MiB and 60 core groups.
 
-    With `claims`, pods may ask by ResourceClaims.
+    With `claims`, pods may ask by ResourceClaims, and the node prepares them.
     """
 
     def __init__(self, *, claims: bool = False) -> None:
         self.clock = Clock()
         self.api = FakeApi()
-        self.node("n1", inventory("n1"))
+        self.node("n1", preparing("n1") if claims else inventory("n1"))
         self.one = Replica(self.api, self.clock, claims=claims)
         self.one.follow()
         self.one.lead()

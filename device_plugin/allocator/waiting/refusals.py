@@ -26,8 +26,11 @@ MOST, MOST_OF_NAMESPACE = 1024, 128
 # Most refused pods in total, and of one namespace: each takes about 500 bytes, and 1 bit per node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
-RequestParts = tuple[tuple[Request, ...], Selector, Selector, str, str]
-"""The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
+RequestParts = tuple[tuple[Request, ...], Selector, Selector, str, str, bool]
+"""The parts of a request that decide a refusal.
+
+These are the containers, card models, uuids, policy and application type, and whether the pod asks by ResourceClaims.
+"""
 Key = tuple[RequestParts, tuple[str, str] | None]
 """The parts of a request; and the pod's group, if the decision depends on the nodes of the group's other pods."""
 
@@ -243,5 +246,5 @@ def _key(pod: Pod, request: PodRequest) -> Key:
 def _parts(request: PodRequest) -> RequestParts:
     return (
         tuple(asked for _, asked in request.containers), request.models, request.uuids, request.policy,
-        request.app_type,
+        request.app_type, bool(request.claims),
     )  # fmt: skip

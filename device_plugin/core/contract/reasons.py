@@ -17,6 +17,12 @@ class Reason(Situation):
         "whose agent is not serving",
         "wait for the node agent, or look at its /readyz",
     )
+    CLAIMS = (
+        "claims",
+        "on nodes that prepare no ResourceClaims",
+        "ask for the slice in limits, or ask an operator to have these nodes prepare ResourceClaims: vgpu check"
+        " shows what is missing",
+    )
     FAMILY = (
         "family",
         "offered under another resource name",

@@ -81,7 +81,7 @@ class Ledger(Followed, LedgerView):
         """Set a node's inventory and the total CPU, memory and disk of its host; does nothing if both are unchanged."""
         before = self._nodes.get(name) or NodeState(name)
         known = before.inventory
-        if known is not None and (known.cards, known.serving) == (inventory.cards, inventory.serving):
+        if known is not None and _offered(known) == _offered(inventory):
             # New reports about slices alone make no request fit: reported slices are holdings of their own.
             resized = before.whole != whole
             self.freed += resized
@@ -318,6 +318,11 @@ def _holdings(node: NodeState | None) -> Mapping[Holder, Holding]:
 
 def _grant(holding: Holding | None) -> Grant | None:
     return holding.grant if holding is not None else None
+
+
+def _offered(inventory: Inventory) -> tuple[object, ...]:
+    """The parts of an inventory that decide which requests fit."""
+    return inventory.serving, inventory.claims, inventory.cards
 
 
 def _same(one: Grant | None, other: Grant | None) -> bool:

@@ -96,6 +96,11 @@ class NodeState(Struct, frozen=True, gc=False):
         return self.inventory is not None and self.inventory.serving
 
     @property
+    def claims(self) -> bool:
+        """True if the node's agent says in its inventory that it prepares the ResourceClaims of pods."""
+        return self.inventory is not None and self.inventory.claims
+
+    @property
     def left(self) -> HostAmounts:
         """The free amounts of the host; negative if its holders have more than the host has."""
         return self.whole - self.taken

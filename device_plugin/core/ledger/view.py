@@ -137,9 +137,12 @@ class LedgerView:
     def fits_still(self, grant: Grant) -> bool:
         """False if a card of `grant` gets no new slices now: unhealthy, cordoned, or smaller than its held slices.
 
-        A card that the node does not report now does not count.
+        Also false if the grant is for ResourceClaims, and the node prepares none now. A card that the node does not
+        report now does not count.
         """
         node = self._nodes.get(grant.node, _UNKNOWN)
+        if grant.claims and node.inventory is not None and not node.claims:
+            return False
         cards = (node.card(s.card) for s in grant.slices())
         return all(card.open for card in cards if card is not None)
 

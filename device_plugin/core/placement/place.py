@@ -196,8 +196,9 @@ class Placer:
             return None
         among = None if vetted or request.host == NOTHING else self.table.with_host(request.host)
         if request.rank.avoid:
-            apart = ~marked(self.table.position, request.rank.avoid)
-            among = apart if among is None else among & apart
+            among = _both(among, ~marked(self.table.position, request.rank.avoid))
+        if request.claims:
+            among = _both(among, self.table.preparing())
         if shape is None:
             return self._several(request, self._offering(nodes, among), policy, budget or SearchBudget())
         if scores is None and budget is not None:
@@ -227,7 +228,7 @@ class Placer:
         # An answer for a list of names is not remembered: comparing thousands of names takes longer than a new answer.
         known = nodes is None or isinstance(nodes, NodeSet)
         asked = frozenset(asked for _, asked in request.containers)
-        key = (asked, request.models, request.uuids, nodes) if known else None
+        key = (asked, request.models, request.uuids, nodes, bool(request.claims)) if known else None
         found = self._nowhere.get(key)
         if found is None:
             if budget is not None:
@@ -244,7 +245,9 @@ class Placer:
         cells = None if request.uuids == ANYTHING else table.named(request.uuids)
         if nodes is not None:
             offered = table.chosen(nodes)[:, None]
-            cells = offered if cells is None else cells & offered
+            cells = _both(cells, offered)
+        if request.claims and (preparing := table.preparing()) is not None:
+            cells = _both(cells, preparing[:, None])
         return any(
             not self._enough(asked, states.usable & accepted[states.kind], cells)
             for asked in dict.fromkeys(asked for _, asked in request.containers)
@@ -306,8 +309,7 @@ class Placer:
         """The marks of the nodes that are marked in `among` and named in `nodes`; None stands for all nodes."""
         if nodes is None:
             return among
-        offered = self.table.chosen(nodes)
-        return offered if among is None else among & offered
+        return _both(among, self.table.chosen(nodes))
 
     def _one(
         self, request: PodRequest, scores: NodeScores, among: Mask | None, nodes: Sequence[str] | None
@@ -377,6 +379,13 @@ class Placer:
 
     def _modelled(self, tables: WorkloadTables) -> Model:
         return Model(replace(self._model.given, tables=tables), self._model)
+
+
+def _both(one: Mask | None, other: Mask | None) -> Mask | None:
+    """The marks that are in both masks; None stands for a mask in which all are marked."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _left(value: Floats, leave: int) -> int:

@@ -20,8 +20,8 @@ from device_plugin.core.requests import ANYTHING, PodRequest
 ORDER = (
     Reason.GANG_ROOM, Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES,
     Reason.WHOLE, Reason.SHORT, Reason.TOO_LARGE, Reason.UNHEALTHY, Reason.CORDONED, Reason.NOT_SERVING,
-    Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG, Reason.POLICY,
-    Reason.MALFORMED,
+    Reason.CLAIMS, Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG,
+    Reason.POLICY, Reason.MALFORMED,
 )  # fmt: skip
 # Reasons that change when any slice comes or goes: a node may have another of them a moment later.
 MOVING = (
@@ -29,10 +29,13 @@ MOVING = (
 )  # fmt: skip
 
 # Reasons that only a changed inventory cures, and no end of a slice.
-LASTING = (Reason.TOO_LARGE, Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY)
+LASTING = (
+    Reason.TOO_LARGE, Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.CLAIMS
+)  # fmt: skip
 
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
-_LASTING = bytes(_RANK[reason] for reason in LASTING)
+_LASTING_RANKS = [_RANK[reason] for reason in LASTING]
+_LASTING = bytes(_LASTING_RANKS)
 _TEXTS = (*(reason.text for reason in ORDER), Reason.NO_INVENTORY.text)
 # Tables for bytes.translate, by reason: they map the ranks of all MOVING reasons to the reason's rank, and keep others.
 _TO_FIRST = {
@@ -224,6 +227,7 @@ class Causes:
         alike = named is None or self._none_named or np.array_equal(named, self._there)
         self._named = None if alike else named
         self._host = None if request.host == NOTHING else table.with_host(request.host)
+        self._preparing = table.preparing() if request.claims else None
 
     def refusal(self) -> Refusal:
         """The refusal with its counts, its details, and the first reason of each node."""
@@ -345,7 +349,8 @@ class Causes:
     @property
     def _cells_alike(self) -> bool:
         """True if all cards of one state have the same reason, because uuids and nodes do not matter."""
-        return self._named is None and self._host is None and not self._request.rank.avoid
+        single = self._named, self._host, self._preparing
+        return all(each is None for each in single) and not self._request.rank.avoid
 
     def _ranks_by_state(self, need: CardFit | None) -> Ranks:
         """For each state, the rank (index in ORDER) of the first reason of its cards; len(ORDER) for empty cells."""
@@ -366,6 +371,10 @@ class Causes:
         if need is not None and self._named is not None:
             other = self._there & (ranks != _RANK[Reason.FAMILY]) & (ranks != _RANK[Reason.MODEL])
             ranks[other & ~self._named] = _RANK[Reason.UUID]
+        if self._preparing is not None:
+            # A card that the request does not accept on any node keeps its reason.
+            accepted = self._there & ~np.isin(ranks, _LASTING_RANKS)
+            ranks[accepted & ~self._preparing[:, None]] = _RANK[Reason.CLAIMS]
         together = ranks == _RANK[Reason.TOGETHER]
         if self._request.rank.avoid:
             avoided = marked(self._position, self._request.rank.avoid)

@@ -40,6 +40,7 @@ class NodeTable(Columns):
     - `there` marks the cells that hold a card.
     - `host` is the free CPU (milli), memory and disk (MiB) of each node, and `host_most` the node's total amounts;
       shape (3, nodes).
+    - `claims`, of shape (nodes,), marks the nodes that prepare ResourceClaims.
     - `used`, of shape (2, nodes, cards), is the measured use of each card's memory and time, in percent.
     - `kinds` numbers the kinds of cards, `states` groups cards with equal columns.
     - `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when rows are assigned to other
@@ -75,6 +76,7 @@ class NodeTable(Columns):
         self.stamp: Ints = np.zeros(len(nodes), dtype=np.int64)
         self.host: Ints = np.zeros((3, len(nodes)), dtype=np.int64)
         self.host_most: Ints = np.zeros((3, len(nodes)), dtype=np.int64)
+        self.claims: Mask = np.zeros(len(nodes), dtype=bool)
         self.used: Ints = np.zeros((2, *shape), dtype=np.int64)
         self._rows = list(states)
         # The cells of each uuid; None until they are first needed.
@@ -151,6 +153,10 @@ class NodeTable(Columns):
             enough &= self.host[2] >= asked.disk_mib
         return enough
 
+    def preparing(self) -> Mask | None:
+        """A copy of `claims`; None if all nodes prepare ResourceClaims."""
+        return None if self.claims.all() else self.claims.copy()
+
     def named(self, uuids: Selector) -> Mask:
         """An array with True for the cards whose uuid the selector accepts; shape (nodes, cards)."""
         if uuids == ANYTHING:
@@ -193,7 +199,7 @@ class NodeTable(Columns):
             self.layers[: len(left), position, slot] = left
             self.states.move(cell, left + self._numbers[self.kind[cell]])
         self._rows[position] = state
-        self._write_host(position, state, known)
+        self._write_node(position, state, known)
         return True
 
     def _exchange(self, names: Collection[str]) -> None:
@@ -234,6 +240,7 @@ class NodeTable(Columns):
         Columns.__init__(self, self.layers.take(origin, axis=1))
         self.there, self.stamp = self.there.take(origin, axis=0), self.stamp.take(origin)
         self.host, self.host_most = self.host.take(origin, axis=1), self.host_most.take(origin, axis=1)
+        self.claims = self.claims.take(origin)
         self.used = self.used.take(origin, axis=1)
         self.states.assign_rows(origin)
         self._name_rows(nodes)
@@ -245,7 +252,7 @@ class NodeTable(Columns):
 
     def _write_row(self, position: int, state: NodeState) -> None:
         self._write_cards(position, state)
-        self._write_host(position, state)
+        self._write_node(position, state)
         self._write_used(position)
 
     def _write_cards(self, position: int, state: NodeState) -> None:
@@ -259,16 +266,18 @@ class NodeTable(Columns):
         for slot, cell in enumerate(cells):
             self.states.move((position, slot), cell)
 
-    def _write_host(self, position: int, state: NodeState, known: NodeState | None = None) -> None:
-        """Write the host amounts of a node into its row, and stamp the row as changed.
+    def _write_node(self, position: int, state: NodeState, known: NodeState | None = None) -> None:
+        """Write a node's host amounts, and whether it prepares ResourceClaims, and stamp the row as changed.
 
-        Amounts that are equal in the `known` state are in the row already.
+        Values that are equal in the `known` state are in the row already.
         """
         left, whole = state.left, state.whole
         if known is None or known.taken != state.taken or known.whole != whole:
             self.host[:, position] = left.cpu_milli, left.memory_mib, left.disk_mib
         if known is None or known.whole != whole:
             self.host_most[:, position] = whole.cpu_milli, whole.memory_mib, whole.disk_mib
+        if known is None or known.inventory is not state.inventory:
+            self.claims[position] = state.claims
         self._stamp(position)
 
     def _write_used(self, position: int) -> None:

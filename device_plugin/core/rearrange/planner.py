@@ -67,11 +67,19 @@ class Planner:
         state = self.placer.table.node(node)
         return state.cards if state is not None and state.serving else ()
 
+    def _prepares(self, node: str) -> bool:
+        self.placer.table.refresh()
+        state = self.placer.table.node(node)
+        return state is not None and state.claims
+
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
         """The option of a node in which the fewest pods leave.
 
-        None if even the end of all pods in `ranks` is not enough.
+        None if even the end of all pods in `ranks` is not enough, or the pod has ResourceClaims and the node prepares
+        none.
         """
+        if request.claims and not self._prepares(node):
+            return None
         cards = (SharedCard(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)

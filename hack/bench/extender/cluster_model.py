@@ -55,7 +55,8 @@ class ClusterModel:
 
     def inventory(self, node: str) -> Inventory:
         """The cards of one node."""
-        return Inventory(tuple(hygon.card(f"{node}-{i:02}", FAMILY, i) for i in range(self.cards)))
+        cards = tuple(hygon.card(f"{node}-{i:02}", FAMILY, i) for i in range(self.cards))
+        return Inventory(cards, claims=self.claims)
 
     def requests(self) -> list[Request]:
         """The requests of pods: half memory alone, a quarter core groups alone, a quarter both."""
