@@ -1,9 +1,11 @@
 /*
- * The part of the DRM interface of amdgpu that a limit needs. Facts from Linux, include/uapi/drm/drm.h, drm_mode.h and
- * amdgpu_drm.h; written here because a build machine's headers may be older or absent.
+ * The part of amdgpu's DRM interface that the library needs to hold a memory limit. The facts are from Linux,
+ * include/uapi/drm/drm.h, drm_mode.h and amdgpu_drm.h. They are repeated here because the headers of a build machine
+ * may be older, or missing.
  *
- * The kernel dispatches on the number alone. It copies arguments in where the request's direction says so and the
- * command takes any, and out likewise; both in the request's size, with zeroes behind what comes in.
+ * The kernel chooses the command by the request's number alone. If the request's direction says so and the command has
+ * arguments, it copies as many bytes as the request's size says: arguments in, results out. It fills up short arguments
+ * with zeroes.
  */
 #ifndef VGPU_DRM_H
 #define VGPU_DRM_H
@@ -38,12 +40,12 @@
 #define AMDGPU_IP_GFX 0
 #define AMDGPU_IP_COMPUTE 1
 
-struct drm_handle { /* of GEM_CLOSE */
+struct drm_handle { /* the arguments of GEM_CLOSE */
 	uint32_t handle;
 	uint32_t pad;
 };
 
-struct drm_prime { /* of both directions */
+struct drm_prime { /* the arguments of PRIME_HANDLE_TO_FD and of PRIME_FD_TO_HANDLE */
 	uint32_t handle;
 	uint32_t flags;
 	int32_t fd;
@@ -56,7 +58,7 @@ union amdgpu_gem_create {
 		uint64_t domains;
 		uint64_t flags;
 	} in;
-	uint32_t handle; /* result */
+	uint32_t handle; /* the kernel's result */
 };
 
 struct amdgpu_gem_op {
@@ -65,7 +67,7 @@ struct amdgpu_gem_op {
 	uint64_t value;
 };
 
-struct amdgpu_userq { /* how it begins */
+struct amdgpu_userq { /* only the first fields of the arguments of AMDGPU_USERQ */
 	uint32_t op;
 	uint32_t queue_id;
 };
@@ -75,7 +77,7 @@ struct amdgpu_cs {
 	uint32_t buffers;
 	uint32_t num_chunks;
 	uint32_t flags;
-	uint64_t chunks_ptr; /* uint64_t[num_chunks], each the address of a struct amdgpu_chunk */
+	uint64_t chunks_ptr; /* address of uint64_t[num_chunks]; each is the address of a struct amdgpu_chunk */
 };
 
 struct amdgpu_chunk {

@@ -1,9 +1,11 @@
 /*
- * The part of the amdkfd interface that a limit needs. Facts from Linux, include/uapi/linux/kfd_ioctl.h
- * (interface version 1.17); written here because a build machine's headers may be older or absent.
+ * The part of amdkfd's interface that the library needs to hold limits. The facts are from Linux,
+ * include/uapi/linux/kfd_ioctl.h (interface version 1.17). They are repeated here because the headers of a build
+ * machine may be older, or missing.
  *
- * The kernel dispatches on the number alone, whatever type letter, direction and size a request has. It copies as many
- * bytes of arguments as the size says, with zeroes behind them, so callers may have smaller or larger structures.
+ * The kernel chooses the command by the request's number alone, whatever its type letter, direction and size are. It
+ * copies as many bytes of arguments as the size says, and fills up short arguments with zeroes. So a caller's structure
+ * may be smaller or larger than the kernel's.
  */
 #ifndef VGPU_KFD_H
 #define VGPU_KFD_H
@@ -23,7 +25,7 @@
 #define KFD_NR_SET_XNACK_MODE 0x21
 #define KFD_NR_AVAILABLE_MEMORY 0x23
 #define KFD_NR_EXPORT_DMABUF 0x24
-#define KFD_NR_CREATE_PROCESS 0x27 /* a secondary context for its descriptor; it takes no arguments */
+#define KFD_NR_CREATE_PROCESS 0x27 /* makes a second context for its file descriptor; it has no arguments */
 
 #define KFD_QUEUE_COMPUTE 0
 #define KFD_QUEUE_SDMA 1
@@ -43,7 +45,7 @@ struct kfd_create_queue {
 	uint32_t queue_type;
 	uint32_t queue_percentage;
 	uint32_t queue_priority;
-	uint32_t queue_id; /* result */
+	uint32_t queue_id; /* the kernel's result */
 	uint64_t eop_buffer_address;
 	uint64_t eop_buffer_size;
 	uint64_t ctx_save_restore_address;
@@ -58,14 +60,14 @@ struct kfd_destroy_queue {
 
 struct kfd_set_cu_mask {
 	uint32_t queue_id;
-	uint32_t num_cu_mask; /* bits, a multiple of 32 */
-	uint64_t cu_mask_ptr; /* uint32_t[num_cu_mask / 32] */
+	uint32_t num_cu_mask; /* number of bits in the mask, a multiple of 32 */
+	uint64_t cu_mask_ptr; /* address of uint32_t[num_cu_mask / 32] */
 };
 
 struct kfd_alloc_memory {
 	uint64_t va_addr;
 	uint64_t size;
-	uint64_t handle; /* result: gpu_id in the upper half */
+	uint64_t handle; /* the kernel's result; its upper 32 bits are the gpu_id */
 	uint64_t mmap_offset;
 	uint32_t gpu_id;
 	uint32_t flags;
@@ -78,7 +80,7 @@ struct kfd_free_memory {
 #define KFD_SVM_SET 0
 #define KFD_SVM_PREFERRED 0
 #define KFD_SVM_PREFETCH 1
-#define KFD_SVM_HOST 0 /* as a location; others are gpu_ids */
+#define KFD_SVM_HOST 0 /* the location "host memory"; every other location is a gpu_id */
 #define KFD_SVM_UNDEFINED UINT32_MAX
 
 struct kfd_svm_attribute {
@@ -86,7 +88,7 @@ struct kfd_svm_attribute {
 	uint32_t value;
 };
 
-struct kfd_svm { /* followed by the attributes */
+struct kfd_svm { /* `num_attributes` structures kfd_svm_attribute follow it */
 	uint64_t start;
 	uint64_t size;
 	uint32_t op;
@@ -99,7 +101,7 @@ struct kfd_xnack_mode {
 
 struct kfd_import_dmabuf {
 	uint64_t va_addr;
-	uint64_t handle; /* result */
+	uint64_t handle; /* the kernel's result */
 	uint32_t gpu_id;
 	uint32_t fd;
 };
@@ -107,11 +109,11 @@ struct kfd_import_dmabuf {
 struct kfd_export_dmabuf {
 	uint64_t handle;
 	uint32_t flags;
-	uint32_t fd; /* result */
+	uint32_t fd; /* the kernel's result */
 };
 
 struct kfd_available_memory {
-	uint64_t available; /* result */
+	uint64_t available; /* the kernel's result */
 	uint32_t gpu_id;
 	uint32_t pad;
 };

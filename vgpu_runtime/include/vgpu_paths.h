@@ -1,4 +1,4 @@
-/* Where the agent puts a slice's files inside the container (paths.py has the same). */
+/* The paths in a container at which the agent mounts the files of its slice; paths.py has the same paths. */
 #ifndef VGPU_PATHS_H
 #define VGPU_PATHS_H
 

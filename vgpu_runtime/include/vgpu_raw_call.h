@@ -1,4 +1,4 @@
-/* A system call without the C library. Returns the kernel's result, a negative errno on failure. */
+/* Makes a system call without the C library; returns the kernel's result, which is a negative errno after a failure. */
 #ifndef VGPU_RAW_CALL_H
 #define VGPU_RAW_CALL_H
 

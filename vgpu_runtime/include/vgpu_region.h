@@ -3,25 +3,25 @@
  * ../region.py has the same constants; a test keeps the two equal.
  *
  *   0              struct vgpu_region_header
- *   PIDS_OFFSET    uint64_t pids[SLOTS]            the owner of each slot, in its own PID namespace
- *   USED_OFFSET    uint64_t used[CARDS][SLOTS]     bytes charged now
- *   DENIED_OFFSET  uint64_t denied[CARDS][SLOTS]   allocations refused since the file was made
+ *   PIDS_OFFSET    uint64_t pids[SLOTS]            the process id of each slot's owner, as the owner sees it
+ *   USED_OFFSET    uint64_t used[CARDS][SLOTS]     bytes charged to each slot now
+ *   DENIED_OFFSET  uint64_t denied[CARDS][SLOTS]   allocations refused to each slot since the file was made
  *
- * A process owns one slot and is the only writer of its cells. A total is the sum over live slots
- * and is never stored, so a process that dies at any instruction cannot leave it wrong. Liveness is an OFD write
- * lock on byte LOCK_SLOT + slot, which the kernel drops with the process's memory. The lock's bytes lie behind the end of the
- * file: OFD locks do not need the byte to exist. Used cells of a dead slot count for nothing; its denied
- * cells keep counting, and the slot's next owner goes on from them.
+ * A process owns one slot, and only this process writes the slot's cells. A total is the sum over live slots. It is
+ * never stored, so a process that dies at any instruction cannot leave a wrong total. A slot is live while its process
+ * holds an OFD write lock on byte LOCK_SLOT + slot; the kernel drops this lock together with the process's memory. The
+ * locked bytes are beyond the end of the file, because OFD locks do not need bytes that exist. Used cells of a dead
+ * slot do not count. Its denied cells still count, and the next owner of the slot adds to them.
  *
- * A process publishes a charge in its cell before it adds up the others, and takes it back where the sum is too much: so
- * two processes cannot both take the last free bytes. It decides with the file's flock held, unless it knows of no other
- * process that holds memory and sees none.
+ * A process writes a charge into its cell first, then adds up the cells of all live slots, and takes the charge back if
+ * the sum is too large. So two processes cannot both take the last free bytes. It decides while it holds the file's
+ * flock, unless no other process held memory at the last reading and none holds any now.
  *
- * A region of another version is refused, by the agent and by vgpu-smi: the container keeps it while its agent gets
- * another version. The library and its region come from one agent.
+ * The agent and vgpu-smi refuse a region of another version. A container keeps its region when the agent on its node is
+ * replaced by another version. A container's library and region always come from the same agent.
  *
- * Cells are little-endian and 8-byte aligned. The library uses pread and pwrite: the file is in the tenant's
- * hands, and a mapping of a truncated file raises SIGBUS.
+ * Cells are little-endian and aligned to 8 bytes. The library uses pread and pwrite and no mapping: a tenant can
+ * truncate the file, and access to a mapping of a truncated file raises SIGBUS.
  */
 #ifndef VGPU_REGION_H
 #define VGPU_REGION_H

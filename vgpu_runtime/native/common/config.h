@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it. The grammar is in vgpu_runtime/config.py. */
+/* The content of vgpu.conf in the form that the library uses; vgpu_runtime/config.py describes the file. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
@@ -15,7 +15,7 @@
 #define CONFIG_MAX_XCC 16
 
 struct mask {
-	uint32_t words[CONFIG_MAX_UNITS / 32]; /* bit i: compute unit i */
+	uint32_t words[CONFIG_MAX_UNITS / 32]; /* bit i stands for compute unit i */
 };
 
 static inline bool mask_has(const struct mask *mask, unsigned unit)
@@ -28,7 +28,7 @@ static inline void mask_add(struct mask *mask, unsigned unit)
 	mask->words[unit / 32] |= UINT32_C(1) << (unit % 32);
 }
 
-/* A part of the text that was parsed. */
+/* A part of the parsed text: its first character and its length. */
 struct span {
 	const char *start;
 	size_t length;
@@ -37,15 +37,15 @@ struct span {
 struct card {
 	struct span uuid;
 	struct span pci;
-	struct span model;   /* for people */
-	struct span request; /* the container's limit, for people; empty if unknown */
+	struct span model;   /* shown to people */
+	struct span request; /* the container's limit, shown to people; empty if unknown */
 	uint32_t gpu_id;
 	uint32_t render_minor;
 	uint64_t mem_bytes;
 	unsigned compute_units;
 	unsigned xcc;
 	bool paired;
-	bool vendor_masks; /* the maker's driver holds queues to the units; masks are the program's and pass unchanged */
+	bool vendor_masks; /* the maker's driver limits queues to the units; the program's masks pass unchanged */
 	struct mask granted;
 	unsigned granted_units;
 };
@@ -55,13 +55,13 @@ struct config {
 	struct span container;
 	struct span enforcement;
 	unsigned card_count;
-	struct card cards[CONFIG_MAX_CARDS]; /* in the order of the region's card indexes */
+	struct card cards[CONFIG_MAX_CARDS]; /* the i-th card has index i in the usage region */
 };
 
-/* Reads `length` bytes of vgpu.conf, which the spans of `config` lie in. Returns NULL, or what is wrong in words. */
+/* Parses `length` bytes of vgpu.conf; the spans of `config` point into `text`. Returns NULL, or the fault as text. */
 const char *config_parse(const char *text, size_t length, struct config *config);
 
-/* A card's request in two words, as people write it: `hygon.com/dcu-mem:` and `4`. */
+/* The two words of a card's request, as people write it: `hygon.com/dcu-mem:` and `4`. */
 struct request_words {
 	struct span resource;
 	struct span amount;

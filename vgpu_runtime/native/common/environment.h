@@ -1,8 +1,8 @@
-/* The program's environment, read without libc's getenv: a shell may have one of its own. */
+/* Reads the program's environment without libc's getenv, because a shell may define a getenv of its own. */
 #ifndef VGPU_ENVIRONMENT_H
 #define VGPU_ENVIRONMENT_H
 
-/* The value of the variable, or NULL where there is none. Valid until the program changes it. */
+/* Returns the variable's value, valid until the program changes the variable; NULL if it is not set. */
 const char *environment_value(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* The two files that the library opens. */
+/* Returns the paths of the two files that the library opens: vgpu.conf and the usage region. */
 #ifndef VGPU_PATHS_CHOSEN_H
 #define VGPU_PATHS_CHOSEN_H
 

@@ -1,6 +1,7 @@
 /*
- * The library's lock, and which process this is. A process is an address space, as for the kernel's driver, which
- * binds card memory and queues to it: a forked child is another, a child that shares its parent's memory is not.
+ * The library's lock, which also notices that it is taken in a new process. A process here is an address space, because
+ * the kernel's driver binds card memory and queues to an address space. So a forked child is a new process, and a child
+ * that shares its parent's memory (vfork) is not.
  */
 #ifndef VGPU_PROCESS_H
 #define VGPU_PROCESS_H
@@ -8,19 +9,26 @@
 #include <stdbool.h>
 
 /*
- * Takes the lock. True the first time in this process: what the library remembers is then the parent's. Holds after
- * any kind of fork, whether another thread of the parent had the lock, and whether handlers of pthread_atfork ran.
+ * Takes the lock. Returns true the first time in this process: the library's variables then have the values of the
+ * parent. This works after any kind of fork, also if another thread of the parent held the lock, and if no handler of
+ * pthread_atfork was called.
  */
 bool process_lock(void);
 void process_unlock(void);
 
-/* Whether this thread has the lock or is about to: then this is one of its signal handlers, which must not wait for it. */
+/*
+ * Returns true if this thread holds the lock, or is just taking it. Then the caller is a signal handler that has
+ * interrupted this thread, and must not wait for the lock.
+ */
 bool process_lock_is_own(void);
 
-/* False in a child of vfork, which has this memory and descriptors of its own. For a process that has taken the lock. */
+/*
+ * Returns false in a child of vfork, which shares its parent's memory and has file descriptors of its own. The process
+ * must have taken the lock before.
+ */
 bool process_is_itself(void);
 
-/* Has `child` called in each child that the C library's fork makes. Other children do without. */
+/* Lets the C library call `child` in each child that its fork() makes; in children made otherwise it is not called. */
 void process_on_fork(void (*child)(void));
 
 #endif

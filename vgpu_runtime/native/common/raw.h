@@ -1,7 +1,8 @@
 /*
- * System calls without the C library, for the library's own files. A library that the program preloads may define
- * `pread` or `open` itself; errno stays the program's; and none is a cancellation point, so that no thread ends with the
- * library's lock. Each returns what the kernel returns: a negative errno on failure, unless it says otherwise.
+ * System calls without the C library, for the files that this library opens itself. There are three reasons: another
+ * preloaded library may define `pread` or `open`; the program's errno does not change; and no call is a cancellation
+ * point, so a thread is never cancelled while it holds this library's lock. Each function returns the kernel's result,
+ * a negative errno after a failure, unless its comment says otherwise.
  */
 #ifndef VGPU_RAW_H
 #define VGPU_RAW_H
@@ -53,15 +54,15 @@ static inline ssize_t raw_write(int fd, const void *data, size_t size)
 	return raw_call(SYS_write, fd, (long)(uintptr_t)data, (long)size, 0, 0, 0);
 }
 
-/* Does not wait. */
+/* Polls one stream without waiting. */
 static inline int raw_poll(struct pollfd *stream)
 {
-	struct timespec at_once = {0}; /* not const: the kernel writes back what is left */
+	struct timespec at_once = {0}; /* not const: the kernel writes the remaining time into it */
 
 	return (int)raw_call(SYS_ppoll, (long)(uintptr_t)stream, 1, (long)(uintptr_t)&at_once, 0, 0, 0);
 }
 
-/* Less than a second; shorter where a signal is handled. */
+/* Sleeps for less than a second, or until a signal was handled. */
 static inline void raw_sleep(long nanoseconds)
 {
 	struct timespec pause = {.tv_nsec = nanoseconds};
@@ -74,7 +75,7 @@ static inline ssize_t raw_getdents(int folder, void *records, size_t size)
 	return raw_call(SYS_getdents64, folder, (long)(uintptr_t)records, (long)size, 0, 0, 0);
 }
 
-/* Does not end the text with a zero. */
+/* Reads the target of a symbolic link into `text`, without a zero at its end. */
 static inline ssize_t raw_readlink(const char *link, char *text, size_t size)
 {
 	return raw_call(SYS_readlinkat, AT_FDCWD, (long)(uintptr_t)link, (long)(uintptr_t)text, (long)size, 0, 0);
@@ -90,7 +91,7 @@ static inline ssize_t raw_pwrite(int fd, const void *data, size_t size, off_t at
 	return raw_call(SYS_pwrite64, fd, (long)(uintptr_t)data, (long)size, at, 0, 0);
 }
 
-/* NULL where the kernel refuses. */
+/* Maps memory; returns NULL if the kernel refuses. */
 static inline void *raw_mmap(size_t size, int protection, int flags, int fd)
 {
 	long result = raw_call(SYS_mmap, 0, (long)size, protection, flags, fd, 0);
@@ -98,7 +99,7 @@ static inline void *raw_mmap(size_t size, int protection, int flags, int fd)
 	return result < 0 && result > -4096 ? NULL : (void *)(uintptr_t)result;
 }
 
-/* In place of what is mapped there. False where the kernel refuses. */
+/* Maps memory at `place`, and replaces the mapping there; returns false if the kernel refuses. */
 static inline bool raw_mmap_over(void *place, size_t size, int protection, int flags, int fd)
 {
 	long result = raw_call(SYS_mmap, (long)(uintptr_t)place, (long)size, protection, flags | MAP_FIXED, fd, 0);

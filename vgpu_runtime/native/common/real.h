@@ -1,4 +1,7 @@
-/* The next definition of each interposed function: libc's, or that of a library preloaded after this one. */
+/*
+ * Calls the next definition of a function that this library interposes: the definition of libc, or of a library that is
+ * preloaded after this one.
+ */
 #ifndef VGPU_REAL_H
 #define VGPU_REAL_H
 
@@ -16,21 +19,22 @@ typedef int fstat_fn(int fd, struct stat *status);
 typedef int setenv_fn(const char *name, const char *value, int overwrite);
 typedef FILE *fopen_fn(const char *path, const char *mode);
 
-/* A function behind this library, as one place in the code calls it. */
+/* The next definition of one function, for one place in the code that calls it. */
 struct real {
 	const char *name;
-	void *found; /* NULL: not looked up yet */
+	void *found; /* NULL until it was looked up */
 };
 
 /*
- * The function, looked up once: before main (real.c), or by a constructor that runs before this library's. Later would be
- * too late: dlsym takes the loader's lock, for which a thread may wait for ever, and changes what dlerror says.
- * vgpu_real ends the process where there is no such function, vgpu_real_if_any returns NULL.
+ * Returns the function, which is looked up once: before main (real.c), or earlier if a constructor that runs before
+ * this library's constructor calls it. A lookup after main has begun would do harm: dlsym takes the loader's lock, for
+ * which a thread may wait for ever, and changes the text that dlerror returns. If there is no such function, vgpu_real
+ * ends the process, and vgpu_real_if_any returns NULL.
  */
 void *vgpu_real(struct real *real);
 void *vgpu_real_if_any(struct real *real);
 
-/* The struct real of this place, listed for the constructor in real.c. */
+/* The struct real of the calling place; the section `vgpu_reals` lists it for the constructor in real.c. */
 #define REAL_HERE(name)                                                                                   \
 	(__extension__({                                                                                  \
 		static struct real real = {#name, NULL};                                                  \
@@ -38,13 +42,13 @@ void *vgpu_real_if_any(struct real *real);
 		&real;                                                                                    \
 	}))
 
-/* Usable as REAL(open, open_fn)(path, flags). */
+/* The next definition of a function, to be called as REAL(open, open_fn)(path, flags). */
 #define REAL(name, type) ((type *)vgpu_real(REAL_HERE(name)))
 
-/* NULL where there is no `name`: not every libc has each. */
+/* The next definition of `name`; NULL if there is none, because not every libc has every function. */
 #define REAL_IF_ANY(name, type) ((type *)vgpu_real_if_any(REAL_HERE(name)))
 
-/* `plain` where there is no `name`. */
+/* The next definition of `name`; the next definition of `plain` if there is no `name`. */
 #define REAL_OR(name, plain, type)                                                \
 	(__extension__({                                                          \
 		type *found = REAL_IF_ANY(name, type);                            \

@@ -1,4 +1,4 @@
-/* This process's slot in the usage region (../include/vgpu_region.h). Callers hold the slice's lock. */
+/* Charges memory to this process's slot in the usage region (vgpu_region.h). Callers hold the slice's lock. */
 #ifndef VGPU_USAGE_H
 #define VGPU_USAGE_H
 
@@ -7,37 +7,41 @@
 
 #include "vgpu_region.h"
 
-/* What this process knows without the region; the region only adds what its neighbours hold. */
+/*
+ * The process's own record of its use: bytes charged and allocations refused, by card. The region shows it to others.
+ */
 struct usage {
 	uint64_t used[VGPU_REGION_CARDS];
 	uint64_t denied[VGPU_REGION_CARDS];
 };
 
 enum admission {
-	ADMITTED,      /* charged: usage->used and the region both have it */
-	OVER_LIMIT,    /* does not fit; counted in `denied` */
-	REGION_BROKEN, /* the region cannot be used: nothing is charged */
+	ADMITTED,      /* charged in usage->used and in the region */
+	OVER_LIMIT,    /* does not fit the limit; counted in `denied` */
+	REGION_BROKEN, /* not charged, because the region cannot be used */
 };
 
-/* Why the region could not be used the last time; not NULL. */
+/* Returns the reason why the region could not be used the last time, as text; never NULL. */
 const char *region_trouble(void);
 
-/* Claims a slot where this process has none, so that the agent sees it use the card. False: region broken. */
+/*
+ * Takes a slot if this process has none, so that the agent sees that it uses the card; false if the region is broken.
+ */
 bool region_attach(struct usage *usage);
 
-/* Charges `bytes` to `card` where all live slots together then stay within `allowed`. */
+/* Charges `bytes` to `card` if the sum of all live slots then is at most `allowed` bytes. */
 enum admission region_charge(struct usage *usage, unsigned card, uint64_t bytes, uint64_t allowed);
 
-/* Takes a charge back. */
+/* Takes back a charge of `bytes` to `card`. */
 void region_discharge(struct usage *usage, unsigned card, uint64_t bytes);
 
-/* What all live slots hold of `card`; this process's own figure alone where the region is broken. */
+/* Returns the bytes of `card` that all live slots hold; only those of this process if the region is broken. */
 uint64_t region_used(struct usage *usage, unsigned card);
 
-/* Bytes of `card` that all live slots hold; 0 where the region is broken. Claims no slot for this process. */
+/* Returns the bytes of `card` that all live slots hold, 0 if the region is broken; takes no slot for this process. */
 uint64_t region_observed(unsigned card);
 
-/* In a new process: the slot is the parent's. Closes what was inherited, because open files keep their locks. */
+/* Forgets the parent's slot in a new process, and closes the inherited files, because an open file keeps its locks. */
 void region_forget(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The slice of this process. Its config is read before main, or when a constructor that runs before this library's
- * touches a card.
+ * The slice of this process. Its config is read before main, or earlier if a constructor that runs before this
+ * library's constructor uses a card.
  */
 #ifndef VGPU_SLICE_H
 #define VGPU_SLICE_H
@@ -10,44 +10,47 @@
 #include "table.h"
 
 enum enforcement {
-	UNKNOWN,  /* not read yet */
-	NONE,     /* no config: not a slice, the library does nothing */
-	ENFORCED, /* held to `config` */
-	CLOSED,   /* a config that cannot be read or understood: no memory, no queues */
+	UNKNOWN,  /* the config was not read yet */
+	NONE,     /* there is no config, so no slice: the library does nothing */
+	ENFORCED, /* the limits of `config` are enforced */
+	CLOSED,   /* the config cannot be read or parsed: all memory and queues are refused */
 };
 
 struct slice {
-	struct config config;  /* constant once ENFORCED */
-	struct usage usage;    /* the rest under the lock */
-	struct table buffers;  /* charged memory by KFD handle */
-	struct table gem;      /* buffers by the handles of open render nodes */
-	struct table shared;   /* and by DMA-buf: see rocm/held.h */
-	struct table queues;   /* queues by id */
+	struct config config;  /* never changes once ENFORCED */
+	struct usage usage;    /* read and written, as all tables below, with the lock held */
+	struct table buffers;  /* charged memory, by KFD handle */
+	struct table gem;      /* charged memory, by handle in an open render node */
+	struct table shared;   /* charged memory with a DMA-buf, by the DMA-buf's inode: see rocm/held.h */
+	struct table queues;   /* queues, by id */
 };
 
 extern struct slice slice;
 
-/* A figure of the card as the slice has it: `value`, or `limit` where that is less. */
+/* Returns the smaller of a figure of the whole card and the slice's limit. */
 static inline uint64_t at_most(uint64_t value, uint64_t limit)
 {
 	return value < limit ? value : limit;
 }
 
-/* Reads the config on the first call; never UNKNOWN. Keeps errno. */
+/* Returns the state of enforcement, never UNKNOWN: the first call reads the config. Does not change errno. */
 enum enforcement slice_look(void);
 
-/* For a process that touches a card: if that is CLOSED, says so on stderr. Keeps errno. */
+/*
+ * Returns the same as slice_look, for a process that uses a card: if the state is CLOSED, writes the reason to stderr.
+ * Does not change errno.
+ */
 enum enforcement slice_enforcement(void);
 
 void slice_lock(void);
 void slice_unlock(void);
 
-/* One line on stderr, the first time in this process; later ones are dropped. Keeps errno (complain.c). */
+/* Writes one line to stderr; later calls in this process write nothing. Does not change errno (complain.c). */
 void slice_complain(const char *text, const char *detail);
 
 /*
- * Says on stderr that `bytes` of the card were refused, of whose limit the slice uses `used` bytes: the first time in this
- * process, unless VGPU_QUIET is set. Keeps errno.
+ * Writes to stderr that an allocation of `bytes` was refused while the slice used `used` bytes of the card's limit.
+ * Only the first call in this process writes, and none if VGPU_QUIET is set. Does not change errno.
  */
 void slice_complain_refused(const struct card *card, uint64_t bytes, uint64_t used);
 

@@ -1,7 +1,7 @@
 /*
- * A map from a driver's handle to what it stands for. Room is reserved before the driver is asked, so that
- * recording its answer cannot fail. The memory comes from mmap: the program's allocator is not involved.
- * Callers hold the slice's lock.
+ * A map from a driver's handle to the memory or queue with this handle. Callers reserve room for an entry before they
+ * ask the driver, so that recording the driver's answer cannot fail. The table's memory comes from mmap, not from the
+ * program's allocator. Callers hold the slice's lock.
  */
 #ifndef VGPU_TABLE_H
 #define VGPU_TABLE_H
@@ -13,32 +13,35 @@
 struct entry {
 	uint64_t key;
 	uint64_t bytes;
-	uint64_t share; /* the key of what it is a part of in another table; 0: of nothing */
+	uint64_t share; /* of a name: the key of its memory in slice.shared, or 0; in slice.shared: see rocm/held.c */
 	uint32_t card;
 	uint32_t used;
-	int fd; /* of shared memory: where it was seen last; it is asked first */
+	int fd; /* of shared memory: the descriptor that last referred to it; it is checked first */
 };
 
 struct table {
 	struct entry *entries;
-	size_t capacity; /* a power of two, or 0 */
-	size_t count;    /* entries and reservations */
+	size_t capacity; /* a power of two; 0 for an empty table */
+	size_t count;    /* the number of entries and reservations */
 };
 
-/* Promises room for one more entry. False, and no promise, where there is no memory. */
+/* Reserves room for one more entry; returns false, and reserves none, if there is no memory. */
 bool table_reserve(struct table *table);
 void table_unreserve(struct table *table);
 
-/* Turns a reservation into an entry. */
+/* Stores an entry in reserved room. */
 void table_put(struct table *table, struct entry entry);
 
-/* Finds an entry; NULL where there is none. Valid until the next change; the key must not be changed. */
+/*
+ * Returns the entry with this key, NULL if there is none. The pointer is valid until the next change of the table; the
+ * caller must not change the key.
+ */
 struct entry *table_get(const struct table *table, uint64_t key);
 
-/* Takes an entry out and keeps its room reserved, so that table_put can bring it back. */
+/* Removes an entry, but keeps its room reserved so that table_put can restore it; returns false if there is none. */
 bool table_take(struct table *table, uint64_t key, struct entry *taken);
 
-/* Forgets everything. */
+/* Removes all entries and reservations. */
 void table_clear(struct table *table);
 
 #endif

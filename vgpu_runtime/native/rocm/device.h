@@ -1,9 +1,9 @@
 /*
- * The device of the driver that a descriptor refers to.
+ * Finds out which device of the driver (KFD or DRM) a file descriptor refers to.
  *
- * Both of the driver's interfaces dispatch on a request's number alone, whatever its type letter and direction say, and
- * other drivers have requests with the same numbers. So the descriptor decides, by its device number: that of /dev/kfd
- * is in sysfs, those of DRM have a fixed major number.
+ * Both interfaces of the driver choose the command by the request's number alone, and other drivers have requests with
+ * the same numbers. So the library decides by the device number of the descriptor's file: sysfs has the number of
+ * /dev/kfd, and DRM's devices have a fixed major number.
  */
 #ifndef VGPU_DEVICE_H
 #define VGPU_DEVICE_H
@@ -19,16 +19,19 @@ enum device_kind {
 
 struct device {
 	enum device_kind kind;
-	unsigned minor; /* of DRM */
+	unsigned minor; /* the minor number of a DRM device */
 };
 
-/* `type` is the request's letter: it decides only where KFD's device number cannot be learned. Keeps errno. */
+/*
+ * Returns the device of `fd`. The type letter `type` of the request decides only if the device number of KFD cannot be
+ * read. Does not change errno.
+ */
 struct device device_of(int fd, unsigned type);
 
-/* Index of the DRM device's card in the config, or -1. Keeps errno. */
+/* Returns the index in the config of the DRM device's card, or -1. Does not change errno. */
 int device_card(const struct device *device);
 
-/* fstat(2), as a simulated driver wants its descriptors seen. */
+/* Calls fstat(2) so that descriptors of a simulated driver show the devices for which they stand; false on failure. */
 bool device_identify(int fd, struct stat *status);
 
 #endif

@@ -1,12 +1,13 @@
 /*
- * Open render nodes of this process, told apart.
+ * Gives each open file of a render node in this process a number.
  *
- * Handles of memory belong to an open file, which lives until its last descriptor and mapping are gone, copies (dup,
- * fork) included; neither number nor device says which file a descriptor is. So each file in which memory is made is
- * marked with a lock on a byte of its own, far behind any that a program might lock: a file owns its OFD locks, the
- * kernel drops them with the file, and a second open file of this library's on the same node sees which are left.
+ * Handles of memory belong to an open file. An open file exists until all of its descriptors (copies by dup and fork
+ * too) and mappings are gone. Neither the number nor the device of a descriptor shows to which open file it belongs. So
+ * the library marks each open file in which memory is made by a lock on a byte of its own, at an offset that no program
+ * locks. An open file owns its OFD locks, and the kernel drops them together with the file. A second open file of the
+ * same node, which the library keeps, shows which locks still exist.
  *
- * Callers hold the slice's lock, but for files_any. Functions keep errno.
+ * Callers hold the slice's lock, except for files_any. No function changes errno.
  */
 #ifndef VGPU_FILES_H
 #define VGPU_FILES_H
@@ -14,20 +15,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The name of memory in an open render node: its handle in the file with this number. */
+/* The key of memory in an open render node: the number of the file, and the memory's handle in this file. */
 #define GEM_KEY(file, handle) ((uint64_t)(file) << 32 | (handle))
 #define FILE_OF(key) ((unsigned)((key) >> 32))
 
-/* The number of the file that a render node's descriptor refers to, or -1. `mark`: give it one where it has none. */
+/*
+ * Returns the number of the open file of a render node's descriptor, or -1; with `mark`, a file without a number gets
+ * one.
+ */
 int files_find(int fd, bool mark);
 
-/* Forgets files that are closed. True: there were some. */
+/* Removes the numbers of files that are closed; returns true if there were any. */
 bool files_look(void);
 
-/* Whether the file with this number is open, as files_look saw it. */
+/* Returns true if the file with this number was open at the last call of files_look. */
 bool files_known(unsigned file);
 
-/* Whether there are any files with numbers. */
+/* Returns true if any file has a number. */
 bool files_any(void);
 
 #endif

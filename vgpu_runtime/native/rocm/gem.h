@@ -1,14 +1,14 @@
-/* Requests to a card's DRM nodes, called in place of the driver and calling it. */
+/* Handles a program's requests to the DRM nodes of a card: checks each against the slice, then calls the driver. */
 #ifndef VGPU_GEM_H
 #define VGPU_GEM_H
 
 #include "device.h"
 #include "vgpu_drm.h"
 
-/* As kfd_sizes (kfd.h). */
+/* The bytes of a request's arguments, by the request's number; 0 if it is passed on without a check (as in kfd.h). */
 extern const unsigned char gem_sizes[1 << _IOC_NRBITS];
 
-/* Result as of ioctl(2). */
+/* Handles one request; the result is that of ioctl(2). */
 int gem_request(int fd, unsigned code, void *arguments, const struct device *device);
 
 #endif

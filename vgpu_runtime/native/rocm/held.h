@@ -1,15 +1,16 @@
 /*
- * Card memory that this process holds, and under which names.
+ * Keeps account of the card memory that this process holds, and of the names of each piece of memory.
  *
- * A piece of memory is charged once, when it is made, and discharged when its last name is gone. Names are handles of
- * KFD, handles of open render nodes (files.h), and the descriptors of a DMA-buf. Memory gets a second name only through
- * a DMA-buf, whose inode every importer sees: from then on its names are counted in slice.shared under that inode.
- * Before Linux 5.3 all DMA-bufs have one inode; there, memory with two names is discharged with the first to go.
+ * A name of memory is a handle of KFD, a handle in an open render node (files.h), or a descriptor of a DMA-buf. Memory
+ * is charged once, when it is made, and the charge is taken back when the last name is gone. Memory gets a second name
+ * only by a DMA-buf. Every importer of a DMA-buf sees its inode; so from then on slice.shared counts the memory's
+ * names, by this inode. Before Linux 5.3 all DMA-bufs have the same inode: there the charge is taken back when the
+ * first of two names is gone.
  *
- * A DMA-buf of another process is not charged here: its exporter pays for as long as it holds a name. What two
- * processes share and its exporter has given back is charged to no process.
+ * Memory of another process, imported by a DMA-buf, is not charged to this process: its exporter is charged as long as
+ * it has a name. If the exporter has released its names, the memory is charged to no process.
  *
- * Callers of held_made, held_not_made and held_exported hold the slice's lock, those of others do not.
+ * Callers of held_made, held_not_made and held_exported hold the slice's lock; callers of the other functions do not.
  */
 #ifndef VGPU_HELD_H
 #define VGPU_HELD_H
@@ -24,36 +25,38 @@
 #define HELD_NO_NAME UINT64_MAX
 
 /*
- * Charges `bytes`, in whole pages, to a card and promises room for a name in `names`. False: refused. It is published
- * before the driver is asked: a process killed in between only over-counts until its slot is reaped. Names that went
- * with a descriptor that was closed unseen (dup2, close_range) are looked for here, in held_file and in held_used.
+ * Charges `bytes` (whole pages) to a card, and reserves room for a name in `names`; returns false if this is refused.
+ * The charge is in the usage region before the driver is asked: if the process is killed in between, its slot counts
+ * too much until the slot is free again. A descriptor may be closed without a call of held_close (dup2, close_range);
+ * this function, held_file and held_used therefore look for names that are gone.
  */
 bool held_charge(struct table *names, int card, uint64_t bytes);
 
-/* The number of the open file of a render node, which gets one if it has none; -1: there are too many. */
+/* Returns the number of a render node's open file, and gives it one if it has none; -1 if too many files have one. */
 int held_file(int fd);
 
-/* What the driver answered: the memory's first name, or nothing was made. */
+/* Record the driver's answer after held_charge: memory was made, and `key` is its first name; or none was made. */
 void held_made(struct table *names, uint64_t key, int card, uint64_t bytes);
 void held_not_made(struct table *names, int card, uint64_t bytes);
 
-/* Asks the driver to let a name go. Result as of ioctl(2). */
+/* Asks the driver to release the name `key`, and takes back the charge if it was the last one; result of ioctl(2). */
 int held_let_go(struct request *request, struct table *names, uint64_t key);
 
-/* The memory called `key` is this DMA-buf's. */
+/* Records that the memory with the name `key` was exported as this DMA-buf. */
 void held_exported(const struct table *names, uint64_t key, int dmabuf);
 
 /*
- * Before the driver is asked to import a DMA-buf: 0 where it is none of this process, or HELD_NO_ROOM, or what
- * held_imported is to be told with the new name, or HELD_NO_NAME.
+ * Call it before the driver is asked to import a DMA-buf. Returns 0 if the DMA-buf is not from this process,
+ * HELD_NO_ROOM if there is no room for one more name, and otherwise the value `share` for held_imported. After the
+ * driver's answer, call held_imported with the new name as `key`, or with HELD_NO_NAME if the import failed.
  */
 uint64_t held_import(struct table *names, int dmabuf);
 void held_imported(struct table *names, uint64_t share, uint64_t key);
 
-/* Closes a descriptor that may be the last name of memory. Result as of close(2). */
+/* Closes a descriptor, and takes back charges of memory that has no name any more; the result is that of close(2). */
 int held_close(int fd);
 
-/* Bytes of `card` that are in use in the slice. */
+/* Returns the bytes of `card` that all processes of the slice hold. */
 uint64_t held_used(int card);
 
 #endif

@@ -1,4 +1,6 @@
-/* The memory limit at KFD: called in place of the driver, and calling it. Results as of ioctl(2). */
+/*
+ * Hold the memory limit: each function handles one kind of request to KFD, and calls the driver. Results as ioctl(2).
+ */
 #ifndef VGPU_MEMORY_H
 #define VGPU_MEMORY_H
 
@@ -8,11 +10,11 @@
 int memory_alloc(struct request *request);
 int memory_free(struct request *request);
 
-/* Memory by a second name: a DMA-buf that this process has made. */
+/* Export memory as a DMA-buf, and import a DMA-buf: memory of this process gets a second name, and no second charge. */
 int memory_export(struct request *request);
 int memory_import(struct request *request);
 
-/* Also lowers the driver's figure to what is left of the slice. */
+/* Returns the available memory: the driver's figure, or the free rest of the slice if that is less. */
 int memory_available(struct request *request);
 
 #endif

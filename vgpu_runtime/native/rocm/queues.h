@@ -1,4 +1,4 @@
-/* The compute-unit mask: called in place of the driver, and calling it. Results as of ioctl(2). */
+/* Hold queues to the slice's compute units: each function handles one kind of request to KFD. Results as ioctl(2). */
 #ifndef VGPU_QUEUES_H
 #define VGPU_QUEUES_H
 
@@ -8,7 +8,7 @@
 int queue_create(struct request *request);
 int queue_destroy(struct request *request);
 
-/* What a program sets is taken as bits of its granted units. */
+/* Sets a program's mask for a queue; bit v of the mask stands for the v-th granted unit (mask.h). */
 int queue_set_mask(struct request *request);
 
 #endif

@@ -1,35 +1,41 @@
 /*
- * A request's arguments as the kernel takes them: copied in, as many bytes as the request says, zeroes behind them, and
- * its results copied out in the same length. What is decided on is the copy, and the driver is given the copy, so that
- * results are known here that the program asked too few bytes for.
+ * Copies a request's arguments and results as the kernel does: as many bytes as the request's size says, and zeroes
+ * after them. The library decides on its own copy and passes this copy to the driver. So a program cannot change the
+ * arguments after the decision, and the library sees all results, also those for which the program's size is too small.
  */
 #ifndef VGPU_REQUEST_H
 #define VGPU_REQUEST_H
 
 #include <stdbool.h>
 
-/* No structure of the driver's interfaces comes near it; bytes beyond it would mean nothing to the kernel either. */
+/*
+ * The most bytes that are copied: every structure of the driver's interfaces is much smaller, and the kernel ignores
+ * further bytes too.
+ */
 #define REQUEST_MAX 512
 
 struct request {
 	int fd;
-	unsigned code; /* for the driver: in both directions, and large enough for the command's own structure */
+	unsigned code; /* as the driver gets it: both directions, and at least the size of the command's structure */
 	unsigned char bytes[REQUEST_MAX] __attribute__((aligned(8)));
 };
 
-/* The arguments as the structure that they are. */
+/* The copied arguments as a pointer to a structure of this type. */
 #define ARGUMENTS(request, type) ((type *)(void *)(request)->bytes)
 
-/* Copies arguments in, where the command takes any, for a command whose own structure has `size` bytes. False: EFAULT. */
+/*
+ * Copies the program's arguments, if the command `takes` any; its structure has `size` bytes. False, with EFAULT, if
+ * they cannot be read.
+ */
 bool request_take(struct request *request, int fd, unsigned code, const void *arguments, unsigned size, bool takes);
 
-/* Asks the driver. Result as of ioctl(2). */
+/* Sends the request to the driver; the result is that of ioctl(2). */
 int request_send(struct request *request);
 
-/* Copies the results of `code` out. 0, or -1 and EFAULT. */
+/* Copies the results to the program; returns 0, or -1 with EFAULT. */
 int request_answer(const struct request *request, unsigned code, void *arguments);
 
-/* -1 and errno. */
+/* Sets errno to `error`, and returns -1. */
 int request_refuse(int error);
 
 #endif

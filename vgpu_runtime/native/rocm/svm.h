@@ -1,10 +1,11 @@
 /*
- * Shared virtual memory, of which hipMallocManaged is made: ordinary memory of the process that the driver moves to a
- * card and back, where a program asks for it (prefetch, preferred location) or where a card faults on it (XNACK).
+ * Keeps shared virtual memory, such as that of hipMallocManaged, on the host. It is ordinary memory of the process,
+ * which the driver moves to a card and back: when a program asks for it (prefetch, preferred location), or when a card
+ * faults on it (XNACK).
  *
- * What is on the card cannot be counted here: ranges go with munmap, and the driver moves them by itself. So the memory
- * stays with the host, from where cards use it all the same: locations on a card are taken out of requests, and a mode
- * in which faults move memory is not switched on. Called in place of the driver, and calling it; results as of ioctl(2).
+ * The library cannot count the part that is on a card, because munmap ends ranges and the driver moves them by itself.
+ * So the memory stays on the host, where cards can use it too: locations on a card are removed from requests, and
+ * XNACK, with which faults move memory, cannot be switched on. Both functions call the driver; results as ioctl(2).
  */
 #ifndef VGPU_SVM_H
 #define VGPU_SVM_H

@@ -1,4 +1,4 @@
-/* Files of sysfs through the next library's open, which a simulated driver may lead elsewhere. */
+/* Reads files of sysfs by the next library's open, so that a simulated driver can serve its own files. */
 #ifndef VGPU_SYSFS_H
 #define VGPU_SYSFS_H
 
@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SYSFS_MAX (4096 + 128) /* a file of sysfs is at most a page; rewritten numbers may be longer */
+#define SYSFS_MAX (4096 + 128) /* a file of sysfs has at most a page; replaced numbers may be longer */
 
-/* Reads a file's first size - 1 bytes and ends them with a zero. False, and an empty text: nothing was read. */
+/* Reads a file's first size - 1 bytes, and adds a zero; returns false, with an empty text, if nothing was read. */
 bool sysfs_read(const char *path, char *text, size_t size);
 
-/* Reads digits and returns what follows them; NULL where there is none. (sscanf binds to the newest libc.) */
+/* Reads a decimal number; returns the text after it, NULL if there is no digit. (sscanf would need the newest libc.) */
 const char *sysfs_number(const char *text, uint64_t *number);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The KFD topology as this container should see it: of its cards, the slice's memory. libhsakmt reads it, and so do tools
- * such as rocm-smi.
+ * Replaces the memory of the container's cards in the KFD topology by the memory of its slices. libhsakmt and tools
+ * such as rocm-smi read the topology.
  */
 #ifndef VGPU_TOPOLOGY_H
 #define VGPU_TOPOLOGY_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the rewritten content of `path` to `text`. False: it is no file of one of our cards in the topology. */
+/* Writes the replaced content of `path` to `text`; false if it is no topology file of a card in the config. */
 bool topology_text(const char *path, char *text, size_t size);
 
 #endif
