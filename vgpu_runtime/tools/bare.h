@@ -1,4 +1,4 @@
-/* System calls and the entry point of a program without libc. */
+/* The system calls and the entry point of a program that does not use libc. */
 #ifndef VGPU_BARE_H
 #define VGPU_BARE_H
 
@@ -16,8 +16,9 @@ static inline long bare_call(long number, long first, long second, long third, l
 #endif
 
 /*
- * Makes `program(words, count)` the program; it returns the exit status. The kernel leaves on the stack: the number of
- * words, the words, NULL, the environment, NULL.
+ * Defines the entry point, which calls `program` with the number of words on the command line and the words, and exits
+ * with the status that it returns. The kernel puts on the stack: the number of words, the words, NULL, the environment,
+ * NULL.
  */
 #define BARE_PROGRAM(program)                                                                      \
 	__attribute__((used, noreturn)) static void bare_begin(long *stack)                        \

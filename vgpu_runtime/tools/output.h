@@ -1,4 +1,4 @@
-/* Text on stdout, in few writes. */
+/* Collects text for stdout, and writes it in few system calls. */
 #ifndef VGPU_OUTPUT_H
 #define VGPU_OUTPUT_H
 
@@ -9,16 +9,18 @@
 void output_text(const char *text);
 void output_number(uint64_t number);
 
-/* `length` bytes; what is not printable ASCII is written as a question mark: it may come from a hostile program. */
+/*
+ * Adds `length` bytes, with a question mark for each that is not printable ASCII: a hostile program may have made them.
+ */
 void output_printable(const char *text, size_t length);
 
-/* Those bytes in quotation marks, as JSON has them. */
+/* Adds `length` bytes as a JSON string in quotation marks. */
 void output_json(const char *text, size_t length);
 
-/* Spaces up to this column of the line, at least two. */
+/* Adds spaces up to this column of the line, at least two. */
 void output_column(unsigned column);
 
-/* Writes what is still to be written. False where it could not all be written, now or before. */
+/* Writes the collected text; returns false if some text could not be written, now or earlier. */
 bool output_flush(void);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The rest of the amdkfd interface: what a driver must answer beyond what a limit needs (vgpu_kfd.h).
- * Facts from Linux, include/uapi/linux/kfd_ioctl.h. KFD_SIM_MINOR is the interface version that is reported.
+ * The requests of amdkfd's interface that the simulated driver answers and the library does not check; vgpu_kfd.h has
+ * the others. The facts are from Linux, include/uapi/linux/kfd_ioctl.h. KFD_SIM_MAJOR and KFD_SIM_MINOR are the
+ * interface version that the simulated driver reports.
  */
 #ifndef SIM_KFD_ABI_H
 #define SIM_KFD_ABI_H
@@ -8,7 +9,7 @@
 #include "../../include/vgpu_kfd.h"
 
 #define KFD_SIM_MAJOR 1
-#define KFD_SIM_MINOR 9 /* 1.9 brought AVAILABLE_MEMORY */
+#define KFD_SIM_MINOR 9 /* version 1.9 is the first with AVAILABLE_MEMORY */
 
 #define KFD_NR_GET_VERSION 0x01
 #define KFD_NR_SET_MEMORY_POLICY 0x04
@@ -32,7 +33,7 @@
 #define KFD_MEM_DOORBELL (UINT32_C(1) << 3)
 #define KFD_MEM_MMIO_REMAP (UINT32_C(1) << 4)
 
-#define KFD_SVM_MAX_ATTRIBUTES 2044 /* as many as the largest request has room for */
+#define KFD_SVM_MAX_ATTRIBUTES 2044 /* the most that fit into the largest request */
 
 #define KFD_WAIT_COMPLETE 0
 #define KFD_WAIT_TIMEOUT 1
@@ -73,8 +74,8 @@ struct kfd_aperture {
 };
 
 struct kfd_get_apertures {
-	uint64_t apertures_ptr; /* struct kfd_aperture[num_of_nodes] */
-	uint32_t num_of_nodes; /* room for; result: how many there are */
+	uint64_t apertures_ptr; /* address of struct kfd_aperture[num_of_nodes] */
+	uint32_t num_of_nodes; /* size of the array; the kernel's result: the number of nodes */
 	uint32_t pad;
 };
 
@@ -88,20 +89,20 @@ struct kfd_create_event {
 	uint32_t event_slot_index;
 };
 
-struct kfd_event_id { /* of destroy, set and reset */
+struct kfd_event_id { /* the arguments of DESTROY_EVENT, SET_EVENT and RESET_EVENT */
 	uint32_t event_id;
 	uint32_t pad;
 };
 
 struct kfd_event_data {
-	uint64_t exception[4]; /* which of the faults happened; there are none here */
+	uint64_t exception[4]; /* the faults that happened; the simulated driver has none */
 	uint64_t extension;
 	uint32_t event_id;
 	uint32_t pad;
 };
 
 struct kfd_wait_events {
-	uint64_t events_ptr; /* struct kfd_event_data[num_events] */
+	uint64_t events_ptr; /* address of struct kfd_event_data[num_events] */
 	uint32_t num_events;
 	uint32_t wait_for_all;
 	uint32_t timeout; /* milliseconds */
@@ -124,9 +125,9 @@ struct kfd_acquire_vm {
 	uint32_t gpu_id;
 };
 
-struct kfd_map_memory { /* of map and unmap */
+struct kfd_map_memory { /* the arguments of MAP_MEMORY and UNMAP_MEMORY */
 	uint64_t handle;
-	uint64_t device_ids_ptr; /* uint32_t[n_devices] */
+	uint64_t device_ids_ptr; /* address of uint32_t[n_devices] */
 	uint32_t n_devices;
 	uint32_t n_success;
 };

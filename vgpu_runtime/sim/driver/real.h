@@ -1,4 +1,4 @@
-/* The libc's own functions, below this library. */
+/* Call libc's own functions, which this library interposes. */
 #ifndef SIM_REAL_H
 #define SIM_REAL_H
 

@@ -1,10 +1,13 @@
-/* Allocation below HIP, from an HSA memory pool. */
+/* Allocates card memory from an HSA memory pool, without HIP. */
 #ifndef PROBE_HSA_H
 #define PROBE_HSA_H
 
 #include <stdint.h>
 
-/* From the coarse-grained pool of the `device`-th GPU; HSA's two answers for too much are named hipErrorOutOfMemory. */
+/*
+ * Allocates from the coarse-grained pool of the `device`-th GPU; HSA's two errors for too many bytes are returned as
+ * "hipErrorOutOfMemory".
+ */
 const char *hsa_pool_alloc(int device, uint64_t bytes);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * A program that looks at its cards as any user's program does, and says in JSON what it found.
+ * The functions of the probes, two programs that use cards as any user's program does, and print their findings as
+ * JSON.
  *
- * The commands are in command.c. They run on HIP (hip.c: vgpu-probe) or, where that is not installed, on the kernel's
- * interface alone (kfd.c: vgpu-kfd-probe). Functions return the name of a hipError_t; "hipSuccess" is good.
+ * command.c has the commands. vgpu-probe calls HIP (hip.c); vgpu-kfd-probe, for machines without HIP, calls only the
+ * kernel's interface (kfd.c). Functions return the name of a hipError_t; "hipSuccess" means success.
  */
 #ifndef PROBE_H
 #define PROBE_H
@@ -13,21 +14,21 @@
 #define PROBE_MASK_WORDS 32
 
 struct probe_card {
-	int devices; /* how many the program sees; the rest is about one of them */
+	int devices; /* the number of cards that the program sees; the other fields are about one card */
 	uint64_t total_bytes;
 	uint64_t free_bytes;
 	int units;
 	char name[256];
 };
 
-/* May run another program in this one's place. */
+/* Opens the runtime; without HIP, vgpu-probe becomes vgpu-kfd-probe (execv). */
 const char *probe_open(char **argv);
 const char *probe_info(int device, struct probe_card *card);
-const char *probe_alloc(int device, const char *how, uint64_t bytes); /* kept until the process ends */
-const char *probe_queue(int device, const uint32_t *mask, unsigned words); /* `words` 0: no mask of its own */
-const char *probe_run(unsigned kernels); /* on that queue, until they are done */
+const char *probe_alloc(int device, const char *how, uint64_t bytes); /* the memory is held until the process ends */
+const char *probe_queue(int device, const uint32_t *mask, unsigned words); /* 0 `words`: the queue gets no mask */
+const char *probe_run(unsigned kernels); /* runs kernels on that queue, and waits for their end */
 
-/* To the card and back; `intact`: what came back is what went. */
+/* Copies bytes to the card and back; `intact` is true if they came back unchanged. */
 const char *probe_copy(int device, uint64_t bytes, bool *intact);
 
 bool probe_failed(const char *error);
