@@ -268,7 +268,11 @@ class Allocator:
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
     def claim_changed(self, pod: Pod) -> None:
-        """Release the reservation of an unbound pod whose claim is another one now, or have a refused pod touched."""
+        """Act on a change of a claim of an unbound pod.
+
+        If the claim now makes another request, the pod's reservation is released. If the pod was refused because of its
+        claims, it will be touched, so that kube-scheduler asks for it again.
+        """
         self._account_unbound(pod, pod)
         self.waiting.claim_changed(pod)
 

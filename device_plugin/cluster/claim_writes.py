@@ -107,7 +107,8 @@ class ClaimWrites(Service):
     def take_back(self, reservation: Reservation) -> None:
         """Clear the claims of a pod whose Binding was refused; a claim that cannot be cleared now is cleared later.
 
-        Its deadline is its own: the next /bind must not begin before the API server has dropped a write of this one.
+        It has WRITE_SECONDS of its own for this, even if the time of the /bind is over. Meanwhile `alone` keeps the
+        next /bind from these claims, because the API server may still carry out one of these writes.
         """
         deadline = self._clock() + WRITE_SECONDS
         for name, uid in _claims(reservation):

@@ -45,10 +45,10 @@ class StaleClaims(Service):
         self._stale: dict[str, float] = {}
 
     def sweep(self) -> None:
-        """Compare changed claims with the grants; clear each that is stale now, and was stale in the look before.
+        """Compare changed claims with the grants; clear each that is stale now and was stale LOOK_SECONDS before.
 
-        A claim that agrees with its pod's grant is looked at again only after another change. A replica that does not
-        lead clears nothing.
+        A stale claim has a card, but no bound pod whose grant agrees with it. A claim that agrees with its pod's grant
+        is compared again only after its next change. A replica that does not lead clears nothing.
         """
         now = self._clock()
         if now < self._next:

@@ -100,7 +100,7 @@ class Job:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name; for another kind than a Job the kind stands before the name, `jobset/train`."""
+        """Namespace and name; for a kind other than Job, the name begins with the kind: `jobset/train`."""
         return self.namespace, self.kind.prefix + self.name
 
     @property

@@ -29,7 +29,7 @@ Lock = AbstractContextManager[object]
 
 
 class Listed:
-    """The kinds of objects that were listed. Once all kinds were listed, each further list calls `begin` too."""
+    """Records which kinds of objects were listed; calls `begin` once all were, and again after each further list."""
 
     KINDS = ("nodes", "pods", "jobs")
 

@@ -28,7 +28,7 @@ class QueuedJob(Named, Protocol):
 
     @property
     def key(self) -> JobKey:
-        """Namespace and name; for another kind than a Job, the name begins with the kind."""
+        """Namespace and name; for a kind other than Job, the name begins with the kind: `jobset/train`."""
 
     @property
     def pods_label(self) -> str:

@@ -10,8 +10,8 @@
 If several entries match a node, a later one overrides the earlier ones. The agent reads the file when it starts, and
 keeps the settings of its node in its state folder. It uses the kept settings if it finds an error in the file later, or
 cannot read the node's labels, so that no excluded card is offered because of a typing error. When the file gives the
-node other settings, the agent ends, and the kubelet starts it again: a pod may start with a ConfigMap of earlier, which
-the kubelet replaces within two minutes.
+node other settings, the agent ends, and the kubelet starts it again. This may happen soon after a start: a pod may
+start with an old version of the ConfigMap, which the kubelet replaces within two minutes.
 """
 
 import logging

@@ -6,7 +6,7 @@
     memUnitMiB: 512
 
 The environment variable of `nodeName` is VGPU_NODE_NAME and its flag --node-name; settings of the API server are
-VGPU_KUBE_SERVER and --kube-server. Unknown keys are refused: a silent typo is how a cluster gets misconfigured.
+VGPU_KUBE_SERVER and --kube-server. Unknown keys are refused, so that a typing error cannot stay unnoticed.
 """
 
 import argparse

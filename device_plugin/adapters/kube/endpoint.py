@@ -26,7 +26,7 @@ class EndpointError(VgpuError):
 class Endpoint:
     """The address of an API server and the credentials for it. `ca`, `cert` and `key` are files.
 
-    `authorization` returns the header of each request, and `headers` are sent in addition. The server's
+    `authorization` returns the value of the Authorization header, and `headers` are sent in addition. The server's
     certificate must be for `name`, or else for the host of `url`; it is not checked unless `verified`.
     """
 

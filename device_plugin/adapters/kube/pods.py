@@ -201,7 +201,10 @@ def _claims(
 
 
 def _resources(text: bytes, resources: Resources) -> _Resources:
-    """Returns what is kept of a container's resources. Raises DecodeError."""
+    """Returns the needed parts of a container's resources: limits, CPU, memory and disk, and the claims it uses.
+
+    `resources` are the extended resources whose limits are needed; None: all. Raises DecodeError.
+    """
     if text in _NOTHING:
         return _EMPTY
     return (_remembered_resources if len(text) <= _SHORT else _read_resources)(text, resources)

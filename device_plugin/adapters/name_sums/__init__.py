@@ -92,9 +92,9 @@ def _of_one_length(text: bytes) -> Words | None:
 
 
 def _of_any_length(text: bytes) -> Words | None:
-    """Returns the lengths of the names, and their 8-byte words; None if the list has another form.
+    """Returns arrays with a number for each name: the names' lengths, then their 8-byte words, the last word first.
 
-    The second array has the last word of each name, the next array the word before it. Zeros fill up the first words.
+    A word that begins before its name has zeros there. None if the text is no such list, or has too long a name.
     """
     quotes = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == _QUOTE)
     ends = quotes[1::2]

@@ -160,7 +160,10 @@ class Groups:
         )
 
     def rank(self, pod: Pod) -> Rank:
-        """The rank of an unbound pod among the pods of its group that must not share nodes; empty without a group."""
+        """The rank of an unbound pod in its group: its number, and the nodes that it must avoid or leave to others.
+
+        An empty rank if the pod is in no group.
+        """
         return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:

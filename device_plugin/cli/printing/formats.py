@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
 
 def format_of(text: str, items: str) -> Format:
-    """Returns the format that -o names; `items` is the list's name in -o json. Raises FormatError, JsonPathError."""
+    """Returns the format that -o names; `items` is the list's key in -o json. Raises FormatError, JsonPathError."""
     name, _, expression = text.partition("=")
     if text in ("", *NAMES):
         return Format(text)

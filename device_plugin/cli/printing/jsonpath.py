@@ -79,7 +79,10 @@ class Template(NamedTuple):
 
     @classmethod
     def of(cls, text: str, items: str) -> "Template":
-        """Returns the template in this text; `items` is the name of the list. Raises JsonPathError."""
+        """Returns the template in this text. Raises JsonPathError.
+
+        `items` is the key of the list in our JSON, such as `pods`; the name `items`, which kubectl uses, also works.
+        """
         braced = text if "{" in text else f"{{{text}}}"
         return cls(tuple(_Parser(braced, items).parts()))
 
@@ -126,7 +129,7 @@ def _repeated(path: Path, parts: Sequence[Part], whole: Any, present: Any) -> It
 
 
 class _Parser:
-    """Reads one text from its beginning to its end. `items` is the name of the list; empty where there is none."""
+    """Reads one text from its beginning to its end. `items` is the key of the list in -o json; empty without one."""
 
     def __init__(self, text: str, items: str) -> None:
         if len(text) > MOST_CHARACTERS:

@@ -191,7 +191,7 @@ def _by_service(
 
 
 def _lines(units: Iterable[Unit]) -> Mapping[str, Sequence[Unit]]:
-    """The units of each queue, in their order."""
+    """The units grouped by their queue; within a queue they keep their order."""
     lines: dict[str, list[Unit]] = {}
     for unit in units:
         lines.setdefault(unit[0].spec.queue, []).append(unit)

@@ -352,8 +352,8 @@ def fits_least(draft: Draft, unit: Unit) -> bool:
 
 
 def widened(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs one after another with their least widths, or one more sub-task of a split.
+    """Admit the unit's jobs in the draft, each with its least width, or one more sub-task of a split.
 
-    False if one does not fit: the jobs before it stay admitted, and the caller must undo that.
+    Returns false if a job does not fit: the jobs before it stay admitted, and the caller must undo that.
     """
     return all(draft.widen(job, max(job.spec.least, job.spec.next_width(draft.width(job)))) for job in unit)

@@ -188,7 +188,10 @@ class FillBounds(UpperBounds):
         return partial(self._by_kernel, plain, _kernel_sizes(shape, sizes, price))
 
     def _by_kernel(self, plain: Bound, asked: kernel.SliceSizes, positions: Ints) -> Floats:
-        """The upper bounds of these nodes' scores for a slice, by the kernel, or by `plain` if it has no rows."""
+        """The upper bounds of these nodes' scores for a slice.
+
+        The compiled kernel computes them, or the function `plain` if the kernel has no rows of this table.
+        """
         self.refresh_some(positions)
         if self._rows is None:
             return plain(positions)

@@ -42,9 +42,10 @@ class RecentOffers:
         self._kept: tuple[tuple[Collection[str], Offer], ...] = ()
 
     def of(self, position: Mapping[str, int], nodes: Sequence[str]) -> Offer:
-        """The offer of `nodes` in the table with these rows (`position`); recent equal `nodes` give the same object.
+        """Returns an Offer: the names of `nodes` with their rows, which `position` gives by name.
 
-        The table replaces `position` and never changes it.
+        If the same nodes were offered recently, the earlier object is returned. The table replaces `position` and never
+        changes it.
         """
         kept = self._kept
         for names, offer in kept:

@@ -1,9 +1,9 @@
 """Other device plugins: finds which of our resources another plugin serves on this node, and when it has gone.
 
-Two plugins may register one resource with the kubelet. Pods then get devices of the plugin that registered last, though
-the cluster may count with the other one, and neither plugin learns of it. Our plugin gives way: it withdraws the card
-family on this node. Device IDs show which plugin serves a resource, because ours are tickets. Their number shows
-nothing, because both plugins see the same cards.
+Two plugins may register one resource with the kubelet. Pods then get devices of the plugin that registered last,
+although the cluster may count the devices of the other, and neither plugin learns of it. Our plugin gives way: it
+withdraws the card family on this node. Device IDs show which plugin serves a resource, because ours are tickets. Their
+number shows nothing, because both plugins see the same cards.
 
 The kubelet knows a plugin by its resource alone. If another plugin has replaced ours, and our process then ends with
 its stream, the kubelet drops the other plugin, which does not notice. So the next agent registers that plugin again.

@@ -231,7 +231,10 @@ class Injector:
                 file.truncate()
 
     def announce(self) -> None:
-        """Make runtimes read all specs so far; returns when they are notified. Callers hold no lock. Raises OSError."""
+        """Make runtimes read all CDI specs that were written so far; returns when the runtimes were notified.
+
+        Callers hold no lock. Raises OSError.
+        """
         self._reload.notify()
 
     def remove(self, record: Record) -> None:
