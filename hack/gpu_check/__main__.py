@@ -1,4 +1,4 @@
-"""Check on this machine that slices of its AMD or Hygon cards are held.
+"""Check on this machine that programs cannot exceed the limits of slices of its AMD or Hygon cards.
 
 It needs Python 3.8, the card's driver, and a C compiler to build the library. It needs no cluster, and root only
 where a row says so. It uses each card for seconds, with at most 2 GiB of its memory: run it on a card that is idle.

@@ -193,7 +193,7 @@ def render_files(bench: Bench) -> str:
 
 
 def occupancy(bench: Bench) -> str:
-    """Find the kernel's figure of busy units while a kernel runs in a slice."""
+    """Check that the kernel counts busy units while a program's kernel runs in a slice."""
     units = bench.one.units
     with started(command_of(f"busy {units}", bench.card), bench.one.environment) as program:
         good(program.answer(), "a kernel in a slice")
@@ -215,7 +215,7 @@ def occupancy(bench: Bench) -> str:
 
 
 def beside(bench: Bench) -> tuple[contextlib.AbstractContextManager[Running], ...]:
-    """A program that changes the mask of its running queue in every second step, and one with short kernels."""
+    """Two programs, in two slices: one changes its running queue's mask in every second step, one has short kernels."""
     one, groups = bench.one, bench.one.units // bench.card.group_units
     half = max(1, groups // 2) * bench.card.group_units
     return (

@@ -68,12 +68,12 @@ def limit(bench: Bench) -> str:
 
 
 def pool(bench: Bench) -> str:
-    """Check that the limit holds for memory of HIP's pool, and find where the rest goes."""
+    """Check that the limit holds for memory of HIP's pool, and find where memory beyond the limit goes."""
     return _beyond("pool", bench)
 
 
 def lowered(bench: Bench) -> str:
-    """Find what a limit below the use does: it takes memory back or not. It must refuse more."""
+    """Find whether a limit below the present use takes memory back, and check that further memory is refused."""
     with group(bench.card) as cgroup:
         cgroup.limit(2 * MORE_MIB)
         with cgroup.start(f"hold {MORE_MIB} 64", bench.card) as program:

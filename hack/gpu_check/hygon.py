@@ -28,7 +28,7 @@ _ERRORS = {NO_DEVICE: "finds no device", OUT_OF_MEMORY: "is out of memory"}
 
 
 def masks(bench: Bench) -> str:
-    """Check that a program can set masks of its own for queues, and find what becomes of a mask of all ones."""
+    """Check that a program can set masks for its queues, and find whether a mask of all ones is accepted."""
     with vdev.container(bench.one, "masks", _MASKS_PIPE) as slice_:
         answer = good(_ask(f"masks {slice_.units}", slice_), "masks of queues")
     if not answer["queues"]:
@@ -79,7 +79,7 @@ def later_pipes(bench: Bench) -> str:
 
 
 def memory(bench: Bench) -> str:
-    """Find whether the maker's limit of memory counts a process or all processes of a slice, without the library."""
+    """Find whether the maker's memory limit holds for each process alone or for all processes of a slice together."""
     with contextlib.ExitStack() as stack:
         slice_ = stack.enter_context(vdev.container(bench.one, "memory", _MEMORY_PIPE))
         holder = stack.enter_context(vdev.start(f"hold {MORE_THAN_HALF_MIB}", slice_, slice_.bare))
@@ -161,17 +161,17 @@ def _ask(words: str, slice_: Slice) -> Mapping[str, float]:
 
 
 def _accepts(error: float, names: Mapping[int, str] = {}) -> str:
-    """The words for the answer to a mask."""
+    """The driver's answer to a mask as text: `accepts it`, or `refuses it` with the error's name."""
     return f"refuses it ({names.get(int(error), f'error {error:.0f}')})" if error else "accepts it"
 
 
 def _hip(error: float) -> str:
-    """The words for an error of HIP's."""
+    """An error number of HIP as text, such as `is out of memory`."""
     return _ERRORS.get(int(error), f"gives HIP error {error:.0f}")
 
 
 def _records() -> list[str]:
-    """The names of all records. Raises ImpossibleError where the driver has no folder for them."""
+    """The names of all records that the driver shows. Raises ImpossibleError if it has no folder for them."""
     try:
         return sorted(os.listdir(RECORDS))  # noqa: PTH208 - a simulated driver answers this call
     except OSError:
@@ -179,7 +179,7 @@ def _records() -> list[str]:
 
 
 def _until(look: Callable[[], Seen], seconds: float = 5) -> Seen:
-    """The first value of `look` that is true, or the last one where none is within the time."""
+    """Call `look` until its value is true; returns this value, or the last one after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         seen = look()

@@ -23,7 +23,7 @@ class _Arguments(ctypes.Structure):
 
 
 def bits_of(units: int) -> int:
-    """The length of a mask of this many units: the driver takes whole words of 32 bits."""
+    """The number of bits in a mask for `units` compute units: the driver takes whole words of 32 bits."""
     return -(-units // 32) * 32
 
 
@@ -33,7 +33,7 @@ def words_of(mask: int, bits: int) -> ctypes.Array[ctypes.c_uint32]:
 
 
 def set_mask(queue: int, mask: int, bits: int) -> int:
-    """Set the mask of a queue; returns 0 or an errno, EFAULT where the process has no such queue."""
+    """Set the mask of a queue; returns 0 or an errno: EFAULT if the process has no such queue."""
     if not _devices:
         _devices.append(os.open("/dev/kfd", os.O_RDWR | os.O_CLOEXEC))
     words = words_of(mask, bits)
@@ -43,7 +43,7 @@ def set_mask(queue: int, mask: int, bits: int) -> int:
 
 
 def answers(bits: int) -> dict[int, int]:
-    """The answer of each queue to a mask of all ones of this length; it leaves the queues unmasked or masked so."""
+    """Set a mask of `bits` ones for each possible queue; returns 0 or an errno for each queue."""
     return {queue: set_mask(queue, (1 << bits) - 1, bits) for queue in range(QUEUES)}
 
 

@@ -1,7 +1,9 @@
 """The program that runs in a slice: it calls HIP, and prints the answer of each step as a line of JSON.
 
-`python3 -m hack.gpu_check.program COMMAND NUMBER... DEVICE`: the device is HIP's number of it or a PCI address. After
-each answer it waits for a line, and ends at the end of its input. Errors are HIP's numbers.
+    python3 -m hack.gpu_check.program COMMAND NUMBER... DEVICE
+
+DEVICE is HIP's number of the device, or its PCI address. After each answer the program waits for a line of input; it
+ends when the input ends. An error in an answer is HIP's error number.
 """
 
 from __future__ import annotations
@@ -36,17 +38,17 @@ def hip() -> ctypes.CDLL:
 
 
 class Gpu:
-    """A device of HIP. After an error its calls do nothing: `error` is the first one."""
+    """A device of HIP. `error` is the number of the first error, 0 without one; after an error `call` does nothing."""
 
     def __init__(self, device: str) -> None:
-        """Choose the device. Its absence is an error."""
+        """Choose the device; if it does not exist, `error` is set."""
         self.runtime = hip()
         self.error = 0
         self.device = int(device) if device.isdigit() else self._at(device)
         self.call("hipSetDevice", self.device)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function of HIP's. Raises ImpossibleError where this HIP does not have it."""
+        """Call a function of HIP, unless a call has failed. Raises ImpossibleError if this HIP does not have it."""
         try:
             function = getattr(self.runtime, name)
         except AttributeError:
@@ -54,7 +56,7 @@ class Gpu:
         self.error = self.error or function(*arguments)
 
     def memory(self, mib: int) -> ctypes.c_void_p:
-        """Memory of the card."""
+        """Allocate `mib` MiB of the card's memory; returns the address."""
         pointer = ctypes.c_void_p()
         self.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(mib * MIB))
         return pointer
@@ -66,7 +68,7 @@ class Gpu:
         return stream
 
     def fill(self, pointer: ctypes.c_void_p, mib: int, stream: ctypes.c_void_p, times: int = 1) -> None:
-        """Put kernels that fill memory into the stream's queue."""
+        """Put kernels into the stream that fill the memory at `pointer`; one kernel for each of `times`."""
         for _ in range(times):
             self.call("hipMemsetAsync", pointer, 0, ctypes.c_size_t(mib * MIB), stream)
 
@@ -120,7 +122,7 @@ def pool(device: str, mib: int) -> Iterator[dict[str, object]]:
 
 
 def queue(device: str, mib: int) -> Iterator[dict[str, object]]:
-    """The time of 1,000 fills."""
+    """Fill `mib` MiB of memory 1,000 times; yields the time that this takes."""
     gpu = Gpu(device)
     pointer, stream = gpu.memory(mib), gpu.stream()
     began = time.perf_counter()
@@ -180,7 +182,7 @@ def busy(device: str, units: int, half: int = 0, changes: int = 0) -> Iterator[d
 
 
 def short(device: str, count: int) -> Iterator[dict[str, object]]:
-    """The time of short kernels one after another, `count` in each step after the first."""
+    """Run short kernels one after another, `count` in each step after the first; yields the times."""
     gpu = Gpu(device)
     pointer, stream = gpu.memory(1), gpu.stream()
     gpu.fill(pointer, 1, stream)
@@ -216,7 +218,7 @@ def main() -> None:
 
 
 def _asked() -> bool:
-    """True if the next step is asked for, or the end."""
+    """True if a line of input asks for the next step, or the input has ended."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 

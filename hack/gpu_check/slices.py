@@ -20,7 +20,7 @@ REGION_BYTES = USED_OFFSET + 2 * CARDS * SLOTS * 8
 class Slice:
     """A slice of a quarter of a card's units: its files, and the environment of its programs.
 
-    `root` is the folder that stands for its container's root, where the card's maker makes a virtual device of it
+    `root` is the folder that stands for the root of the slice's container; it is set if a vdev file limits the slice
     (vdev.py). Without it the library sets the masks of queues.
     """
 
@@ -54,7 +54,7 @@ class Slice:
 
 
 def config_text(card: Card, mask: int, masks: str) -> str:
-    """The text of a slice's vgpu.conf; `masks` names who holds queues to them."""
+    """The text of a slice's vgpu.conf; `masks` says whether the library or the maker's driver masks queues."""
     lines = {
         "gpu_id": card.gpu_id,
         "render_minor": card.render_minor,

@@ -1,7 +1,8 @@
-"""Slices of Hygon's cards of which the maker's own runtime and driver make a virtual device, by a vdev file.
+"""Slices of Hygon's cards that the maker's own runtime and driver limit, because a vdev file describes the slice.
 
-The runtime reads /etc/vdev/docker/vdev<N>.conf in the root of its container. Outside of a container the file is mounted
-there for one program alone, which takes root. SIMKFD_ROOT names the container's root for the simulated driver.
+The runtime reads /etc/vdev/docker/vdev<N>.conf in the root of its container. Outside of a container, the folder with
+the file is mounted there in a mount namespace of each program, which needs root. SIMKFD_ROOT names the container's root
+for the simulated driver.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ def text(card: Card, mask: int, *, number: int, device: int, pipe: int) -> str:
 
 @contextlib.contextmanager
 def container(base: Slice, name: str, pipe: int, *others: Card) -> Iterator[Slice]:
-    """A slice of the card of `base` and one of each other card, in a container of their own with one pipe.
+    """Make a container with a slice of the card of `base` and a slice of each of `others`; yields the first slice.
 
-    Programs of one container, whose files stay the same, are programs of one slice. Raises ImpossibleError.
+    All slices have the same `pipe`. For the driver, all programs of the container share these slices, because they read
+    the same files. Raises ImpossibleError.
     """
     check(base.card)
     root = base.folder / name / "root"
@@ -57,7 +59,7 @@ def container(base: Slice, name: str, pipe: int, *others: Card) -> Iterator[Slic
 
 
 def check(card: Card) -> None:
-    """Raise ImpossibleError where no vdev file can be tried on the card."""
+    """Raise ImpossibleError if vdev files cannot be tried on the card, with the reason."""
     if not card.ids.startswith(HYGON):
         raise ImpossibleError("a question of Hygon's cards")
     if not any((_root() / folder).is_dir() for folder in MAKERS_FOLDERS):
@@ -82,7 +84,7 @@ def check(card: Card) -> None:
 
 
 def command(words: str, slice_: Slice, card: Card | None = None) -> list[str]:
-    """The command line that runs program.py in the container of a slice, on its card or on another one."""
+    """The command line that runs program.py in the container of a slice, on the slice's card or on `card`."""
     found = command_of(words, card or slice_.card, (card or slice_.card).pci)
     if SIMULATED_ROOT in os.environ:
         return found
@@ -110,7 +112,7 @@ def _root() -> Path:
 
 @contextlib.contextmanager
 def _mount_point() -> Iterator[None]:
-    """Make the folder for the mount where the machine has none, and remove it again."""
+    """Make the folder for the mount if the machine has none, and remove it at the end of the context."""
     wanted = () if SIMULATED_ROOT in os.environ else (Path("/", FOLDER).parent, Path("/", FOLDER))
     missing = [path for path in wanted if not path.is_dir()]
     try:
