@@ -2,9 +2,10 @@
 
     vgpu bench defrag --nodes nodes.csv --pods pods.csv --seeds 42-51 --max-moves-share 0.05
 
-The policy `random` fills the cluster until 100 % of its capacity was asked for; what found no place waits. Then at most
-so large a share of the pods moves, and after that everything that waits is offered again, in the order of arrival. The
-curve is what the plan itself promises after each of its steps. With --json shares are in percent too.
+The policy `random` places pods until they have asked for 100 % of the cluster's capacity; pods that do not fit wait.
+Then at most the share --max-moves-share of the pods is moved, and all waiting pods are tried again, in the order of
+arrival. The curve shows the shares that the plan promises after each of its steps. With --json shares are in percent
+too.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 Three agents train with one rank each. One leaves by SIGTERM, one joins, one is killed together with its rank, and the
 rest train on; then all leave by SIGTERM, and a new one ends the work. Printed for each is the time from the signal (or
 the start of the new agent) to the first step of the new world size, and the steps that were done twice because no
-checkpoint held them. Exits non-zero if the kill lost more than the steps between two checkpoints, or anything else one
-step, or if the work does not end.
+checkpoint held them. The exit status is not 0 if the kill lost more steps than there are between two checkpoints, if
+another change lost a step, or if the work does not end.
 
 The Python and PyTorch are those of the image `trainer`, run in its folder. Needs root (mounts, chroot).
 """

@@ -1,10 +1,10 @@
 """hack/burst: how long 60 pods with a slice take to run, against 60 plain pods, on one node of a real cluster.
 
-Each round creates 60 plain pods at once and waits until the last is Running, then 60 pods with a slice. It begins when
-the kubelet has cleared away the sandboxes of the round before: it does so once a minute, which takes seconds of CPU and
-would fall into the one or the other burst. The last line is the median of the rounds' ratios: `ratio 1.02`. With --cpu
-a table before it says which program spends how much CPU time on a burst of either kind. A kubelet of 1.36 writes the
-status of a pod with devices again at each look at it (kubernetes#142293); how it is without that:
+Each round creates 60 plain pods at once and waits until the last is Running, then 60 pods with a slice. A round begins
+only when the kubelet has removed the sandboxes of the round before: the kubelet does this once a minute, it takes
+seconds of CPU, and it would slow one of the two bursts. The last line is the median of the rounds' ratios:
+`ratio 1.02`. With --cpu, a table shows the CPU time of each program in a burst of either kind. A kubelet of 1.36 writes
+the status of a pod with devices each time that it looks at the pod (kubernetes#142293). To measure without this:
 
     hack/burst --kubelet-gate ResourceHealthStatus=false --kubelet-gate ResourceHealthStatusMessage=false
 """

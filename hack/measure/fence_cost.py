@@ -1,10 +1,12 @@
 """Time what the library costs a program, in pairs of runs without and with it.
 
-`hack/fence-cost` prints, as medians of the pairs, what the library adds to an allocation of card memory (p50 and p99),
-to an allocation while another process holds some, to an ioctl that is none of the driver's, to one with a number
-of the driver's on another device, to the CPU time of a program that does nothing, and to the wall time of 64 such
-programs at once. A library stands for the driver; it grants what it is asked for. The usage region lies on a tmpfs, as
-on a node.
+`hack/fence-cost` prints, as medians of the pairs, the time that the library adds to
+
+- an allocation of card memory (p50 and p99), also while another process holds card memory,
+- an ioctl that is not for the driver, and an ioctl for another device with the number of a request of the driver,
+- a program that does nothing (CPU time), and 64 such programs at once (wall time).
+
+A small library stands for the driver, and grants every request. The usage region lies on a tmpfs, as on a node.
 """
 
 import argparse

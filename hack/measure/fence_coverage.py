@@ -1,12 +1,14 @@
 """Try every way to card memory and to a queue, reached in every way that a program has, against a slice.
 
-`hack/fence-coverage` runs a program in each cell of the table: the row is the call with which it takes a part of the
-card, on real HIP, ROCr and libdrm or on the kernel's interface alone; the column is how it reaches that call
-(fence/host.c). The program asks for more than its slice has, and the books of the simulated driver say what it got; the
-words are explained below the table. `--page` writes the table into docs/fence.md, where a test compares it.
+`hack/fence-coverage` runs a program for each cell of a table. The row is the call with which the program takes a part
+of the card, by real HIP, ROCr and libdrm, or by the kernel's interface alone. The column is the way in which the
+program reaches that call (fence/host.c). The program asks for more than its slice has; the records of the simulated
+driver show what it got. The words in the cells are explained below the table. `--page` writes the table into
+docs/fence.md, where a test compares it.
 
-`--without-hook` runs the table with a library whose `ioctl` is taken out, and without the agent: they do not hold
-what is held then. The last line counts the cells that are not held and not reported, and decides the exit status.
+`--without-hook` runs the table without the agent, and with a library that does not interpose `ioctl`: a cell that is
+held even then is not held by the library or the agent. The last line counts the cells that are neither held nor
+reported; if there are any, the exit status is 1.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     hack/agent-footprint [--seconds 30]
 
-The agent is a process of its own in a one-machine cluster whose containers have no processes. Exits non-zero above
-55 MiB, 1 % of a core, or a single write. Then each container has a process that uses its card, by the kernel's figures,
-and the agent is scraped every 15 s: what it takes more for both is at most 0.5 % of a core.
+The agent is a process of its own in a one-machine cluster whose containers have no processes. The exit status is not 0
+above 55 MiB, above 1 % of a core, or after a single write. In a second part, files of the kernel show a process on its
+card for each container, and the agent is scraped every 15 s: both together may add at most 0.5 % of a core.
 """
 
 import argparse

@@ -1,12 +1,15 @@
 """hack/hopeless: pods placed in a second while thousands fit nowhere, with a real API server and kube-scheduler.
 
-Each round has two parts, in the same kube-scheduler. In the first, thousands of pods of 20 namespaces wait that a
-nodeSelector refuses: the allocator never hears of them. In the second the same number waits that the allocator refuses,
-and each pod that is bound wakes all of them. In both a few good pods are always on their way: each that is bound is
-deleted, and the next is created. Attempts are kube-scheduler's, decisions the allocator's answers to /filter. During
-this load, one after another, pods wait for a card that another pod has reserved and, waiting for a volume, does not
-bind; then that reservation ends. Printed is the time from that to the binding, and from a touch where one was needed.
-The last line is the median of the rounds' ratios, second part to first: `ratio 0.93`.
+Each round has two parts, with the same kube-scheduler. In the first part, thousands of pods of 20 namespaces wait
+because no node fits their nodeSelector: kube-scheduler never asks the allocator about them. In the second part, the
+same number of pods waits because the allocator refuses them, and each pod that is bound makes kube-scheduler try all of
+them again. In both parts a few good pods always wait for their binding: when one is bound, it is deleted, and the next
+is created. Attempts are kube-scheduler's, decisions are the allocator's answers to /filter.
+
+During this load, one pod after another (a probe) waits for a card that is reserved for another pod, which is not bound
+because its volume is missing; then that reservation ends. The program prints the time from there until the probe is
+bound, and from the touch, if the probe was touched. The last line is the median of the rounds' ratios, second part to
+first: `ratio 0.93`.
 
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
 one in manifests/; --backoff sets both of its backoffs. The logs stay in ~/.cache/vgpu/hopeless until the next run.

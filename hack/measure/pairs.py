@@ -1,10 +1,10 @@
-"""Measure this commit and an earlier one in turns, so that both meet the same machine; say which became dearer.
+"""Measure this commit and an earlier one in turns, on the same machine; prints which figures have become dearer.
 
     hack/pairs --base v1.2.0
 
 A figure is dearer if the median of its ratios is above 1.05 and at least four of five pairs agree. Then the commit that
-made it so is searched for, by pairs of the base and a commit half way. Without --base it is the newest release, or the
-newest commit that is a day old if there is no release. Only commits are measured: commit what you want to know.
+made it dearer is searched for, by pairs of the base and a commit half way. Without --base the base is the newest
+release, or the newest commit that is a day old if there is no release. Changes that are not committed are not measured.
 """
 
 import argparse

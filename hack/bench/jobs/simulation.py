@@ -131,7 +131,7 @@ class Run:
 class SimulationOutcome:
     """The result of a replay under one policy.
 
-    One job in `tells` declares its length. `rounds_to_rest` is the longest series of rounds with changes after one
+    One of `tells` jobs declares its length. `rounds_to_rest` is the longest series of rounds with changes after one
     event. `useless_shrinks` counts jobs that gave way though the plan admitted no job for it. `outside` counts widths
     outside of a job's bounds, `overcommitted` rounds with more cards in use than exist.
     """
@@ -149,8 +149,8 @@ class SimulationOutcome:
 class Simulation:
     """A replay of a trace's jobs under one policy in one room, with widths up to `widest` times the width asked for.
 
-    The policy has the knowledge `knows` about one job in `tells`, and none about the others. `more` are further jobs,
-    which are not from a trace.
+    The policy knows `knows` about the length of one of every `tells` jobs, and nothing about the others. `more` are
+    further jobs, which are not from a trace.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ def _program(tree: Node) -> Program:
 
 
 def _without_levels(tree: Node) -> Node:
-    """The part that rules with one child, one within the other, stand for."""
+    """The first part that means something: levels of the grammar that only wrap one other part are skipped."""
     while tree.data in _LEVELS and len(tree.children) == 1:
         tree = cast(Node, tree.children[0])
     return tree
@@ -100,7 +100,10 @@ def _conditional(children: Sequence[Node]) -> Program:
 
 
 def _logical(children: Sequence[Node], *, absorbing: bool) -> Program:
-    """`||` if `absorbing` is true, else `&&`: that value on one side decides, even if the other side is an error."""
+    """The program of `||` if `absorbing` is true, else of `&&`.
+
+    If one side has the value `absorbing`, this value is the result, even if the other side cannot be evaluated.
+    """
     one, other = map(_program, children)
 
     def evaluate(names: Names) -> bool:
@@ -122,7 +125,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _binary(children: Sequence[Node]) -> Program:
-    """A relation, a sum or a product; its first child is the operator with the left operand."""
+    """The program of a relation, sum or product; the first child has the operator and the left operand."""
     named, right = children
     apply, one, other = _OPERATORS[named.data], _program(cast(Node, named.children[0])), _program(right)
     return lambda names: apply(one(names), other(names))
@@ -199,7 +202,7 @@ def _item(container: Any, key: Any) -> Any:
 
 
 def _call(children: Sequence[Node]) -> Program:
-    """A function of its arguments, or the macro `has`."""
+    """The program of a call `name(arguments)`: of a function, or of the macro `has`."""
     name, arguments = str(children[0]), _list_of(children[1:])
     if name == "has":
         return _has(arguments[0])
@@ -213,7 +216,7 @@ def _has(tree: Node) -> Program:
 
 
 def _method(children: Sequence[Node]) -> Program:
-    """A macro over a list or a map, or a function whose first argument stands before the dot."""
+    """The program of a call `receiver.name(arguments)`: of a macro such as `all`, or of a function of the receiver."""
     receiver, name, arguments = _program(children[0]), str(children[1]), _list_of(children[2:])
     if name in _MACROS and len(arguments) > 1:
         return partial(_MACROS[name], receiver, _identifier(arguments[0]), *map(_program, arguments[1:]))
@@ -247,7 +250,7 @@ def _each(values: Program, name: str, body: Program, names: Names) -> Iterable[t
 
 
 def _decided(values: Program, name: str, body: Program, names: Names, *, absorbing: bool) -> bool:
-    """`exists` if `absorbing` is true, else `all`: as `||` or `&&` over all elements."""
+    """The value of `exists` if `absorbing` is true, else of `all`: `||` or `&&` over all elements."""
     missed: Exception | None = None
     for _, holds in _each(values, name, body, names):
         try:
@@ -318,7 +321,7 @@ def _list(children: Sequence[Node]) -> Program:
 
 
 def _object(children: Sequence[Node]) -> Program:
-    """A message, such as JSONPatch{op: "add"}: a map of its fields. Its type is not looked at."""
+    """The program of a message, such as JSONPatch{op: "add"}; its value is a map of the fields."""
     parts = _list_of(children[1:])
     fields = {str(name): _program(value) for name, value in zip(parts[::2], parts[1::2], strict=True)}
     return lambda names: {name: value(names) for name, value in fields.items()}

@@ -27,7 +27,7 @@ class ClaimStrategy(Strategy):
         new["status"] = {}
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Restore the part of the other route: the status, or spec and metadata."""
+        """Restore the part that only the other route may write: the status, or spec and metadata."""
         if not subresource:
             keep(new, old, "status")
             return

@@ -58,7 +58,7 @@ class JobStrategy(Strategy):
         new["spec"]["selector"] = {"matchLabels": {CONTROLLER_UID: metadata["uid"]}}
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Restore the part of the other route; increase the generation if the spec has changed."""
+        """Restore the part that only the other route may write; increase the generation if the spec has changed."""
         if subresource == "status":
             keep(new, old, "spec")
             return

@@ -30,7 +30,7 @@ class QuotaStrategy(Strategy):
         new.pop("status", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Restore the part of the other route."""
+        """Restore the part that only the other route may write: the status, or the spec."""
         keep(new, old, "spec" if subresource else "status")
 
 

@@ -54,7 +54,7 @@ class NodeStrategy(Strategy):
     """The strategy of nodes: their status is written at creation, and as a subresource (pkg/registry/core/node)."""
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Restore the part of the other route: the spec, or the status."""
+        """Restore the part that only the other route may write: the spec, or the status."""
         keep(new, old, "spec" if subresource else "status")
 
 
@@ -67,7 +67,7 @@ class CustomStrategy(Strategy):
         new["metadata"]["generation"] = 1
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Restore the part of the other route, and count changes of the spec."""
+        """Restore the part that only the other route may write; increase the generation if the spec has changed."""
         if subresource:
             for key in [key for key in new if key != "status"]:
                 keep(new, old, key)
