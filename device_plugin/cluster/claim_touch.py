@@ -100,7 +100,7 @@ class ClaimTouch(Service):
         node.starting.setdefault(pod.uid, _Starting(pod))
 
     def claim_changed(self, pod: Pod) -> None:
-        """Does nothing: the pod is not bound."""
+        """Does nothing, because the pod is not bound."""
 
     def forget_pod(self, uid: str) -> None:
         """Forget a pod that is gone, or that waits no longer."""

@@ -246,7 +246,10 @@ class NodeIndex:
         return found
 
     def _barred(self, constraints: NodeConstraints, *, later: bool = False) -> int:
-        """The bits of the nodes with a taint that is not tolerated; with `later`, taints that pass are ignored."""
+        """The nodes, as bits, with a taint that is not tolerated.
+
+        With `later`, a taint that passes (a cordon, an ill node) does not count.
+        """
         bits = 0
         for taint, tainted in self._tainted.items():
             if not (later and taint.passing) and not _tolerated(taint, constraints):

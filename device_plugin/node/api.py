@@ -1,4 +1,4 @@
-"""The agent's calls of the API server: its node, the inventory on it, its pods, and events."""
+"""The agent's calls to the API server: its node, the inventory on it, its pods, and events."""
 
 import logging
 import threading

@@ -7,8 +7,8 @@ hack/fuzz --input FILE kfd       # once, with an input that found something
 The targets in C run under libFuzzer, with clang's sanitizers for addresses and undefined behaviour: the parser of
 vgpu.conf; over the simulated driver, requests to KFD, requests to DRM, and a usage region that the program itself
 changes; and vgpu-smi's reader of such a region. The targets in Python: the agent's reader of the region, and its parser
-of vgpu.conf, which has to accept what the library accepts. A line says how each ended; where one found something, the
-line names the file with the input.
+of vgpu.conf, which must accept the same texts as the library. A line for each target says how it ended; if it found a
+fault, the line names the file with the input.
 """
 
 import argparse

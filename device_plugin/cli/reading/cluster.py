@@ -94,7 +94,7 @@ class CardReading(NamedTuple):
     """A card of a node and the containers that hold slices of it, by namespace, pod and container.
 
     `card` is None if the inventory does not show the card or may not be read. Then `mem_mib` and `max_slices` are from
-    a grant, and 0 if no grant has them. `serving` is the one of the card's NodeReading.
+    a grant, and 0 if no grant has them. `serving` is as in the card's NodeReading.
     """
 
     node: str

@@ -46,7 +46,7 @@ class Claim:
 
     @classmethod
     def of(cls, unit: Unit, draft: Draft, rules: Rules) -> "Claim":
-        """The facts about a unit in this draft of a plan."""
+        """The facts about a unit of jobs in this draft of a plan."""
         first = unit[0].spec
         return cls(
             priority(unit), first.queue, first.group_key,

@@ -162,7 +162,7 @@ class _Admission:
         self._reservations.end()
 
     def _some(self, units: Sequence[Unit]) -> Sequence[Unit]:
-        """Admit the units that fit, on free cards or by making room; returns the units that still wait.
+        """Admit the units of jobs that fit, on free cards or by making room; returns the units that still wait.
 
         Cards are reserved for a due unit that does not fit.
         """
@@ -198,13 +198,13 @@ class _Admission:
         return left
 
     def _may_start(self, unit: Unit) -> bool:
-        """False for a unit that is refused, that was admitted already, or whose group or split gives cards now."""
+        """False for a unit of jobs that is refused, or admitted already, or whose group or split gives cards now."""
         if any(job.spec.key in self._draft.refused for job in unit) or self._rearrangement.stopped(unit):
             return False
         return any(not self._draft.width(job) or job.spec.parts for job in unit)
 
     def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
-        """True if the unit must wait although there may be room; the reason is recorded for its due jobs.
+        """True if the unit of jobs must wait although there may be room; the reason is recorded for its due jobs.
 
         A unit that lost its work when it was stopped waits behind units of higher priority, because it could be stopped
         again. A unit also waits if jobs that may not be stopped already hold its queue's share of the cards.
@@ -224,7 +224,7 @@ class _Admission:
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
-        """The other units that may be admitted together with `unit`, in their order.
+        """The other units of jobs that may be admitted together with `unit`, in their order.
 
         If the caller admits a unit, the unit counts in its queue's share before the next unit is returned.
         """
@@ -256,7 +256,7 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
-    """A key of everything that decides whether a unit is admitted: if one unit fails, all units with this key fail.
+    """A key of all that decides whether a unit of jobs is admitted: if one unit fails, all units with this key fail.
 
     The user is part of the key, because each user has a search budget of his own.
     """

@@ -96,7 +96,7 @@ def need(unit: Unit) -> float:
 
 
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
-    """Yield the units in the order in which they are admitted; each admission changes the order of queues and users.
+    """Yield the units of jobs in the order of admission; each admission changes the order of queues and users.
 
     `units` come in the order of `ordered`. A split comes again after each of its sub-tasks that was admitted.
     """
@@ -123,7 +123,7 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
 
 
 def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator[Unit]:
-    """The next waiting unit of each queue."""
+    """The next waiting unit of jobs in each queue: jobs that start together, or a single job."""
     seen = set[str]()
     for unit in ordered([job for job in jobs if not job.extendable], now, rules):
         queue = unit[0].spec.queue
@@ -133,13 +133,13 @@ def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator
 
 
 def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
-    """The units of waiting jobs, and of splits that could run more sub-tasks, in the order of their queues."""
+    """The waiting units of jobs, and splits that could run more sub-tasks, in the order of their queues."""
     service = _Service.of(jobs, _by_user(jobs, _held), rules)
     return sorted(_units(jobs), key=lambda unit: _key(unit, now, service))
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """Yield the units in turns: each time the next unit of the queue that has the fewest cards for its weight.
+    """Yield the units of jobs in turns: each time the next unit of the queue that has the fewest cards for its weight.
 
     If queues are equal, a queue whose next unit is due comes first, then the queue whose next unit has waited longest.
     """
@@ -164,7 +164,7 @@ def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Itera
 def _by_service(
     units: Iterable[Unit], now: float, service: "_Service", width: Callable[[JobState], int]
 ) -> Iterator[Unit]:
-    """Yield a queue's units, due units first: each time the first unit of the user with the least service.
+    """Yield a queue's units of jobs, due units first: each time the first unit of the user with the least service.
 
     A split comes again in its user's next turn while its `width` grows.
     """
@@ -191,7 +191,7 @@ def _by_service(
 
 
 def _lines(units: Iterable[Unit]) -> Mapping[str, Sequence[Unit]]:
-    """The units grouped by their queue; within a queue they keep their order."""
+    """The units of jobs grouped by their queue; within a queue they keep their order."""
     lines: dict[str, list[Unit]] = {}
     for unit in units:
         lines.setdefault(unit[0].spec.queue, []).append(unit)
@@ -204,7 +204,7 @@ def share(draft: Draft, queue: str, rules: Rules) -> float:
 
 
 def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
-    """The units that may be admitted: waiting jobs, and splits that could run more sub-tasks.
+    """The units of jobs that may be admitted: waiting jobs, and splits that could run more sub-tasks.
 
     The jobs of a group are one unit. A group is left out while one of its Jobs is missing, on hold or being stopped,
     because all of its Jobs start together.
@@ -258,7 +258,7 @@ def _by_user(jobs: Iterable[JobState], amount: Callable[[JobState], float]) -> d
 
 
 def priority(unit: Unit) -> int:
-    """The priority of a unit: the lowest priority of its jobs."""
+    """The priority of a unit of jobs: the lowest priority of its jobs."""
     return min(job.spec.priority for job in unit)
 
 

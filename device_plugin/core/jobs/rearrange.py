@@ -1,4 +1,4 @@
-"""Makes room for a unit that does not fit: other jobs shrink or stop, and give no more cards than the unit needs.
+"""Makes room for a unit of jobs that does not fit: other jobs shrink or stop, and give only the cards that it needs.
 
 A giver is a running job, or a group, that may release cards for the unit; module `consent` decides which may.
 
@@ -40,7 +40,7 @@ Behind = Callable[[], Iterable[Unit]]
 
 
 class Rearrangement:
-    """Makes room for waiting units in one round, from running jobs that may give cards."""
+    """Makes room for waiting units of jobs in one round, from running jobs that may give cards."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -98,7 +98,7 @@ class Rearrangement:
         return False
 
     def _lacking(self, unit: Unit) -> float:
-        """The number of cards that the unit lacks.
+        """The number of cards that the unit of jobs lacks.
 
         Computing it looks at all nodes, so it is called only when room is made.
         """
@@ -128,7 +128,7 @@ class Rearrangement:
         return running is not None and not self._draft.width(running.jobs[0])
 
     def may_stop(self, unit: Unit) -> Collection[JobKey]:
-        """The running jobs that may be stopped for the unit."""
+        """The running jobs that may be stopped for the unit of jobs."""
         claim = Claim.of(unit, self._draft, self._rules)
         return {
             job.spec.key
@@ -167,7 +167,7 @@ class Rearrangement:
                 yield [tuple((job, 0) for job in running.jobs) for running in each]
 
     def _order(self, queue: str) -> Sequence[Stoppable]:
-        """The jobs that may be stopped for a unit of `queue`, in the order in which they are stopped."""
+        """The jobs that may be stopped for a unit of jobs of `queue`, in the order in which they are stopped."""
         if queue not in self._ordered:
             self._ordered[queue] = sorted(
                 self._stoppable,
@@ -181,7 +181,7 @@ class Rearrangement:
     def _make(
         self, unit: Unit, givers: Sequence[JointOffer], before: Sequence[JointOffer], lacking: float, behind: Behind
     ) -> bool:  # fmt: skip
-        """Admit the unit if one of `givers` alone makes room, or several of `before` and then `givers` together."""
+        """Admit the unit of jobs if one of `givers` alone makes room, or several of `before` and `givers` together."""
         too_few = _too_few(unit, lacking)
         alone = [self._kept(giver, lacking) for giver in givers if self._gives(giver) > too_few]
         # The offer that gives the fewest cards comes first; equal offers keep their order.
@@ -230,7 +230,7 @@ class Rearrangement:
             return list(chosen.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
-        """The givers that the unit needs: each of the first TRIES is left out if the unit fits without it."""
+        """The givers that the unit of jobs needs: each of the first TRIES is left out if the unit fits without it."""
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
             with self._draft.trial():
@@ -253,7 +253,7 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """Admit further units until at most as many freed cards stay idle as are used; returns these units.
+        """Admit further units of jobs until at most as many freed cards stay idle as are used; returns these units.
 
         None if too few units fit. A due unit needs no further units. A split first gets more of its own sub-tasks,
         which are not among the returned units.
@@ -282,7 +282,7 @@ class Rearrangement:
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
-        """Carry out the offers and admit the unit; true if it fits. Freed cards that are reserved stay reserved."""
+        """Carry out the offers, and admit the unit if it fits. Freed cards that are reserved stay reserved."""
         for giver in givers:
             for job, width in giver:
                 self._draft.narrow(job, width, unit[0].spec)
@@ -308,7 +308,7 @@ class Budget:
 
 
 def _asked(unit: Unit) -> object:
-    """A key of a unit: for units with equal keys, the same running jobs are the first to give cards."""
+    """A key of a unit of jobs: for units with equal keys, the same running jobs are the first to give cards."""
     return tuple((job.spec.asks, job.spec.least, job.spec.priority, job.spec.queue) for job in unit)
 
 
@@ -317,7 +317,7 @@ def _unanswered(giver: JointOffer) -> bool:
 
 
 def _too_few(unit: Unit, lacking: float) -> float:
-    """The largest number of freed cards that cannot be enough for a unit that lacks `lacking` cards.
+    """The largest number of freed cards that cannot be enough for a unit of jobs that lacks `lacking` cards.
 
     `lacking` counts free cards only in whole replicas, so free cards for a part of one more replica may exist.
     """
@@ -325,7 +325,7 @@ def _too_few(unit: Unit, lacking: float) -> float:
 
 
 def _largest(unit: Unit) -> JobSpec:
-    """The job of the unit whose replicas take the most cards."""
+    """The job of the unit of jobs whose replicas take the most cards."""
     return max((job.spec for job in unit), key=lambda spec: spec.cards)
 
 

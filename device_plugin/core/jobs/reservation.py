@@ -41,7 +41,7 @@ NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namesp
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The places that a unit would get at the time `start`; inf if it waits for jobs without a known end."""
+    """The places that a unit of jobs would get at the time `start`; inf if it waits for jobs without a known end."""
 
     places: Sequence[Place]
     start: float
@@ -68,7 +68,7 @@ class Reservations:
         }  # fmt: skip
 
     def reserve(self, unit: Unit) -> None:
-        """Reserve cards for a due unit, or record the reason why no cards are reserved."""
+        """Reserve cards for a due unit of jobs, or record the reason why no cards are reserved."""
         if need(unit) > self._most:
             return self._refuse(unit, BEYOND_USE)
         if not self._budget.take(unit[0].spec.user):
@@ -137,7 +137,7 @@ class Reservations:
             self._draft.unreserved[job.spec.key] = why
 
     def backfill(self, unit: Unit) -> bool:
-        """Admit a unit on reserved cards if it will end before the reservation starts; else false, without a change.
+        """Admit the unit's jobs on reserved cards if they will end before the reservation starts; else return false.
 
         A unit whose end is not known, and a job of sub-tasks, are not admitted. A user with a job that runs for longer
         than declared is excluded, because the user's declarations are not reliable.
@@ -162,7 +162,7 @@ class Reservations:
         return trial.kept
 
     def start(self, may_start: Callable[[Unit], bool]) -> Sequence[Unit]:
-        """Admit units with reserved cards that fit now, because other jobs freed more cards; returns these units."""
+        """Admit units of jobs with reserved cards that fit now because more cards were freed; returns these units."""
         started = list[Unit]()
         for name, (_, unit) in list(self._made.items()):
             if not may_start(unit):
@@ -178,7 +178,7 @@ class Reservations:
         return started
 
     def end_answered(self, stopped: Callable[[Unit], bool]) -> None:
-        """End the reservations that are not needed any more: the unit started on other cards, or its group is stopped.
+        """End reservations that are needed no more: the unit's jobs started on other cards, or their group is stopped.
 
         `stopped` is true for a unit whose group is stopped in this plan.
         """
@@ -205,7 +205,7 @@ class Reservations:
             self._draft.budget += need(self._made[name][1])
 
     def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
-        """The places where the unit can start first, and when; None if it fits nowhere even after other jobs ended."""
+        """When and where the unit of jobs can start first; None if it never fits, even after other jobs end."""
         ending = self._ending(unit)
         ends = [partial(self._draft.room.give, job.spec, self._draft.width(job)) for _, job in ending]
         if found := self._first_room(unit, ends):
@@ -220,7 +220,7 @@ class Reservations:
     def _first_room(
         self, unit: Unit, steps: Sequence[Callable[[], None]]
     ) -> tuple[int, Sequence[Place]] | None:
-        """The least n for which the unit has room after the first n `steps`, and its places then.
+        """The least n for which the unit of jobs has room after the first n `steps`, and its places then.
 
         None if the unit has no room after all steps.
         """
@@ -242,14 +242,14 @@ class Reservations:
         return high, places
 
     def _tried(self, unit: Unit, steps: Iterable[Callable[[], None]] = ()) -> Sequence[Place] | None:
-        """The places that the unit would get after these steps; None if it does not fit. The room stays as it is."""
+        """The places of the unit's jobs after these steps; None if they do not fit. The room is not changed."""
         with self._draft.room.trial():
             _take(steps)
             self._draft.room.renew()
             return self._placed(unit)
 
     def _ending(self, unit: Unit) -> Sequence[tuple[float, JobState]]:
-        """The known ends of jobs that hold cards where the unit may go, the earliest first, at most MOST_ENDS."""
+        """The known ends of jobs that hold cards where the unit's jobs may go, earliest first, at most MOST_ENDS."""
         near = self._draft.room.givers([job.spec for job in unit])
         held = [job for job in self._draft.jobs.values() if near is None or job.spec.key in near]
         ends = known_ends(self._draft.now, held, self._draft.width)
@@ -267,7 +267,7 @@ class Reservations:
     def _vacated(
         self, unit: Unit, stoppable: Collection[JobKey], ended: Collection[JobKey]
     ) -> Sequence[Place] | None:
-        """The places that the unit would get if jobs without a known end left one node after another until it fits.
+        """The places of the unit's jobs if jobs without a known end left one node after another until the unit fits.
 
         None if the unit never fits. At first, jobs whose end is probably far stay; if the unit does not fit then, they
         leave too. Long-running jobs of the unit's user always stay. Neither rule keeps a job of `stoppable`. The jobs

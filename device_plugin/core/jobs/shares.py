@@ -55,14 +55,14 @@ class Shares:
             self._waiting[line] = self._waiting.get(line, 0) - (not job.spec.parts)
 
     def after(self, unit: Unit) -> "Shares":
-        """A copy of the shares in which the unit is counted as admitted."""
+        """A copy of the shares in which the unit of jobs is counted as admitted."""
         shares = copy(self)
         shares._held, shares._waiting = dict(self._held), dict(self._waiting)
         shares.admitted(unit)
         return shares
 
     def exceeded(self, unit: Unit) -> bool:
-        """True if the unit must leave cards to other queues that wait.
+        """True if the unit of jobs must leave cards to other queues that wait.
 
         With the unit, its queue would hold more than its share by jobs that may not be stopped.
 

@@ -33,7 +33,7 @@ class SplitTurns:
         self._kept_back: set[SplitKey | None] = set()
 
     def in_order(self, units: Iterable[Unit]) -> Iterator[Unit]:
-        """The units in their order; a turn of a sub-task goes to the next waiting sub-task of the same split."""
+        """The units of jobs in order; a turn of a sub-task goes to the next waiting sub-task of the same split."""
         for unit in units:
             waiting = self._next.get(_split(unit[0]) or ("", ""))
             yield (waiting.popleft(),) if waiting else unit
@@ -46,7 +46,7 @@ class SplitTurns:
         )
 
     def not_started(self, unit: Unit) -> None:
-        """Record that a unit has no room: in an ordered split, later sub-tasks must not start before this one."""
+        """Record that a unit of jobs has no room: in an ordered split, later sub-tasks do not start before this one."""
         if unit[0].spec.split is Split.ORDERED:
             self._kept_back.add(_split(unit[0]))
 

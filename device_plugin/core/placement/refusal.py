@@ -348,7 +348,7 @@ class Causes:
 
     @property
     def _cells_alike(self) -> bool:
-        """True if all cards of one state have the same reason, because uuids and nodes do not matter."""
+        """True if all cards of one state refuse for the same reason, because uuids and nodes do not matter."""
         single = self._named, self._host, self._preparing
         return all(each is None for each in single) and not self._request.rank.avoid
 

@@ -155,7 +155,7 @@ class Records:
                 self._damaged.pop((pod, container), None)
 
     def _cards_of(self, folder: Path) -> frozenset[str] | None:
-        """The uuids of the cards in the folder's vgpu.conf; None if vgpu.conf cannot be read either."""
+        """The uuids of the cards in the folder's vgpu.conf; None if vgpu.conf cannot be read."""
         try:
             text = (folder / CONFIG).read_text(encoding="utf-8")
             return frozenset(config.card_uuids(text))

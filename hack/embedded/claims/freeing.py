@@ -27,7 +27,7 @@ def reserve(api: Api, pod: Json, name: str) -> None:
 
 
 def free(api: Api, claim: Object, find: FindPod) -> None:
-    """Remove ended and absent pods from a claim, then its devices if no pod is left; delete a claim of such a pod.
+    """Remove ended and absent pods from a claim, then its devices if no pod is left; delete such a pod's own claim.
 
     Raises ApiError.
     """

@@ -20,8 +20,8 @@ _LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=jobs"
 class QueuePlaces(Asking):
     """Asks the replicas of the job engine every ASK_SECONDS while a browser shows the page.
 
-    `namespace` is theirs. `tell` is called with the places by namespace and name of the Job. A replica that does not
-    answer, or plans nothing, says no places.
+    `namespace` is the replicas' namespace. `tell` is called with the places, by namespace and name of the Job. A
+    replica that does not answer, or plans nothing, adds no places.
     """
 
     def __init__(

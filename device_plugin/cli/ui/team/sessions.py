@@ -161,7 +161,7 @@ class Sessions:
         return now - session.began >= self._session_seconds or now - session.used >= self._idle_seconds
 
     def _may_ask(self, address: str) -> bool:
-        """Count a login; returns false if there were too many of this address, or of all."""
+        """Count a login; returns false if too many came lately from this address, or from all addresses together."""
         with self._lock:
             rate = self._of_address.get(address)
             if rate is None:
