@@ -59,7 +59,7 @@ struct sim_world {
 	struct sim_card cards[SIM_MAX_CARDS];
 };
 
-/* world.c */
+/* world.c: reads driver.conf */
 const struct sim_world *sim_world(void);
 bool sim_card_hidden(int card); /* forbidden by the device cgroup, or its slice is refused by the maker's runtime */
 int sim_card_index(uint32_t gpu_id); /* -1 if there is no such card, or it is hidden */
@@ -78,17 +78,17 @@ const struct sim_slice *sim_slice(int card); /* NULL if the container has the wh
 void sim_slice_begin(void);
 void sim_slice_forget(void);
 
-/* pipes.c */
+/* pipes.c: gives the slices of Hygon cards their pipes */
 const char *sim_pipe_take(int card, const struct sim_slice *slice); /* NULL, or the reason of a failure in one word */
 void sim_pipe_forget(void);
 
 /* slice_files.c: returns a descriptor of the file with the slice's figures; -1 if the slice changes nothing in it */
 int sim_slice_file(const char *path, const char *real_path);
 
-/* paths.c */
+/* paths.c: says what a path stands for on the simulated machine */
 int sim_node_card(const char *path, const char **file); /* the card, or -1; `file` is below the node's folder */
 enum sim_path { SIM_PATH_OTHER, SIM_PATH_DEVICE, SIM_PATH_TREE, SIM_PATH_FORBIDDEN };
-enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* sets real_path for TREE, FORBIDDEN */
+enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* real_path: the path to open */
 
 /* object.c: the process's memory objects, by their numbers; negative results are a negative errno */
 struct sim_object {
@@ -143,7 +143,7 @@ uint64_t sim_vram_available(int card); /* bytes free for all processes together 
 uint64_t sim_vram_room(int card); /* bytes free for this process */
 void sim_vram_forget(void);
 
-/* memory.c */
+/* memory.c: KFD's requests about memory */
 int sim_memory_acquire_vm(const struct kfd_acquire_vm *args);
 bool sim_memory_vm_acquired(int card);
 int sim_memory_alloc(struct kfd_alloc_memory *args);
@@ -156,21 +156,21 @@ int sim_memory_available(struct kfd_available_memory *args);
 void *sim_memory_cpu(uint64_t va); /* the process's address for an address of a card */
 void sim_memory_forget(void);
 
-/* svm.c */
+/* svm.c: KFD's requests about shared virtual memory */
 int sim_svm(const struct kfd_svm *args);
 void sim_svm_forget(void);
 
-/* queue.c */
+/* queue.c: KFD's requests about queues */
 int sim_queue_create(struct kfd_create_queue *args);
 int sim_queue_update(const struct kfd_update_queue *args);
 int sim_queue_set_mask(const struct kfd_set_cu_mask *args);
 int sim_queue_destroy(const struct kfd_destroy_queue *args);
 void sim_queue_forget(void);
 
-/* save_area.c */
+/* save_area.c: checks the save area of a new queue as Linux does */
 int sim_save_area_check(int card, const struct kfd_create_queue *args); /* -EINVAL if the sizes are wrong, else 0 */
 
-/* packets.c */
+/* packets.c: carries out the packets of a compute queue, as a card does */
 struct sim_queue {
 	bool live;
 	int card;
@@ -187,10 +187,10 @@ bool sim_packets_step(struct sim_queue *queue); /* true if it carried out a pack
 /* copy_kernel.c: carries out a dispatch of HIP's own copy kernel; ignores any other dispatch */
 void sim_copy_kernel(const void *dispatch);
 
-/* sdma.c */
+/* sdma.c: carries out the packets of a queue for copies (SDMA) */
 bool sim_sdma_step(struct sim_queue *queue);
 
-/* event.c */
+/* event.c: the clock, and KFD's requests about events */
 uint64_t sim_now_ns(void);
 uint64_t sim_gpu_clock(uint64_t ns); /* a card's clock counter (100 MHz) at the time `ns` */
 int sim_event_create(struct kfd_create_event *args);
@@ -200,10 +200,10 @@ int sim_event_reset(uint32_t event_id);
 int sim_event_wait(struct kfd_wait_events *args);
 void sim_event_forget(void);
 
-/* ioctl.c */
+/* ioctl.c: answers a program's ioctl on /dev/kfd */
 int sim_ioctl(unsigned request, uint64_t args); /* `args` is an address in the program */
 
-/* drm.c */
+/* drm.c: answers a program's ioctl on a render node */
 int sim_drm_ioctl(int fd, int card, unsigned request, uint64_t args); /* `args` is an address in the program */
 
 /* log.c: appends a line about an important call to the file that the variable SIMKFD_LOG names */
