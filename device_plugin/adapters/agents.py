@@ -152,7 +152,7 @@ class AgentPoller(Generic[Said]):
 
 
 def read_loads(address: str) -> Mapping[str, Load]:
-    """Returns the loads of an agent's cards by uuid, of cards whose driver reports the memory in use.
+    """Returns the loads of an agent's cards, by uuid; without cards whose driver does not report the memory in use.
 
     `address` is host:port. Raises OSError if the agent does not answer in time, ValueError for a malformed answer.
     """

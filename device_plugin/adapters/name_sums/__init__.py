@@ -76,8 +76,8 @@ def sum_by_numpy(text: bytes) -> int | None:
 def _of_one_length(text: bytes) -> Words | None:
     """Returns the 8-byte words of the names with their quotes, if all names have one length of 6 or more; else None.
 
-    The last word may overlap the word before it. A text with a quote in the middle of a name gives words too, but no
-    list of names gives the same words.
+    The last word may overlap the word before it. A text with a quote inside a name gives words too; that does no harm,
+    because they differ from the words of every list of names.
     """
     step = text.index(b'"', 2) + 1
     count, rest = divmod(len(text) - 1, step)

@@ -282,7 +282,7 @@ class Rearrangement:
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
-        """Carry out the offers, and admit the unit if it fits. Freed cards that are reserved stay reserved."""
+        """Carry out the offers, then admit the unit; true if it fits. Freed cards that are reserved stay reserved."""
         for giver in givers:
             for job, width in giver:
                 self._draft.narrow(job, width, unit[0].spec)
@@ -325,7 +325,7 @@ def _too_few(unit: Unit, lacking: float) -> float:
 
 
 def _largest(unit: Unit) -> JobSpec:
-    """The job of the unit of jobs whose replicas take the most cards."""
+    """The job with the largest replicas, in cards, among the unit's jobs."""
     return max((job.spec for job in unit), key=lambda spec: spec.cards)
 
 

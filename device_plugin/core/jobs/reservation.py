@@ -137,7 +137,7 @@ class Reservations:
             self._draft.unreserved[job.spec.key] = why
 
     def backfill(self, unit: Unit) -> bool:
-        """Admit the unit's jobs on reserved cards if they will end before the reservation starts; else return false.
+        """Admit a unit of jobs on reserved cards if it ends before the reservation starts; else false, and no change.
 
         A unit whose end is not known, and a job of sub-tasks, are not admitted. A user with a job that runs for longer
         than declared is excluded, because the user's declarations are not reliable.
@@ -205,7 +205,7 @@ class Reservations:
             self._draft.budget += need(self._made[name][1])
 
     def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
-        """When and where the unit of jobs can start first; None if it never fits, even after other jobs end."""
+        """The earliest start of the unit of jobs, and its places; None if it never fits, even after other jobs end."""
         ending = self._ending(unit)
         ends = [partial(self._draft.room.give, job.spec, self._draft.width(job)) for _, job in ending]
         if found := self._first_room(unit, ends):

@@ -90,7 +90,7 @@ def _divisor(units: int, most: int) -> int:
 
 
 class Fill:
-    """The worth of the free part of cards, in thousandths of a free card.
+    """Tables of the worth that the free part of cards has for later pods, in thousandths of a free card.
 
     - `worth`: the worth of a card; shape (kinds, CPU prices, levels).
     - `cpu`: the CPU prices, each for a thousandth of a CPU.

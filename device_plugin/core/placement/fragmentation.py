@@ -123,11 +123,11 @@ class Fgd(Policy):
         self._fragments = fragments
 
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
-        """The score of each card for a slice: higher if F grows less, in steps; shape (nodes, cards)."""
+        """The score of each card for a slice, in steps: higher if fragmentation grows less; shape (nodes, cards)."""
         return _steps(self._fragments.added_by_slice(view, need, shape))
 
     def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
-        """The score of each node for the cards `taken`: higher if F grows less, in steps; shape (nodes,)."""
+        """The score of each node for cards `taken`, in steps: higher if fragmentation grows less; shape (nodes,)."""
         return _steps(self._fragments.added_by_whole(view, taken, shape))
 
 

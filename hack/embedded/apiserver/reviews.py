@@ -22,7 +22,7 @@ _MASTERS = "system:masters"
 
 
 def status(api: "EmbeddedApiServer", user: str, kind: ApiResource, spec: Object) -> Object:
-    """The status of a review that `user` asks for."""
+    """The status (the answer) of a review that `user` creates, such as a TokenReview or SubjectAccessReview."""
     if kind is SELF_REVIEWS:
         return {"userInfo": {"username": user}}
     if kind is ACCESS_REVIEWS:
