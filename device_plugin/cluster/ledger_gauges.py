@@ -107,7 +107,7 @@ class LedgerGauges:
         self._labels: dict[Labels, Labels] = {}
 
     def readings(self, snapshot: Snapshot, ready: Container[str] | None) -> Iterator[Reading]:
-        """All metrics of a snapshot.
+        """All metrics of a snapshot of the ledger.
 
         `ready` has the nodes whose agents are ready; None if it is not known which are.
         """

@@ -213,7 +213,7 @@ class Listed(Generic[Read]):
 
 
 class Change(Enum):
-    """The types of watch events."""
+    """The types of watch events: an object was added, modified or deleted."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"

@@ -35,7 +35,7 @@ def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
 
 
 def total(one: Amounts, other: Amounts) -> Amounts:
-    """The sum by resource."""
+    """The sum of two amounts, for each resource."""
     return {name: one.get(name, ZERO) + other.get(name, ZERO) for name in {**one, **other}}
 
 

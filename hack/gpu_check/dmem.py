@@ -24,7 +24,7 @@ LIMIT_MIB, MORE_MIB, RECLAIM_SECONDS = 256, 512, 3
 
 @dataclass(frozen=True)
 class Group:
-    """A cgroup of this check."""
+    """A cgroup that this check has made, with a limit of card memory."""
 
     path: Path
     region: str

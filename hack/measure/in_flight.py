@@ -86,7 +86,7 @@ def _round(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line of hack/in-flight."""
+    """Run hack/in-flight with these arguments; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/in-flight", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20, help="how many rounds")
     parser.add_argument("--first", type=int, default=1, help="the first seed")

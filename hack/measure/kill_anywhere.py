@@ -250,7 +250,7 @@ def _empty(cluster: EmbeddedCluster, person: Person) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line of hack/kill-anywhere."""
+    """Run hack/kill-anywhere with these arguments; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/kill-anywhere", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to hit")
     parser.add_argument("--seed", type=int, default=1)

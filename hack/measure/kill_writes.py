@@ -119,7 +119,7 @@ def run(rounds: int) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line of hack/kill-writes."""
+    """Run hack/kill-writes with these arguments; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/kill-writes", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10, help="how often each write is hit")
     args = parser.parse_args(argv)

@@ -97,7 +97,7 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """The median."""
+        """The median of the ratios."""
         return median(self.ratios)
 
     @property

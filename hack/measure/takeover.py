@@ -243,7 +243,7 @@ def _all_run(person: Person) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line of hack/takeover."""
+    """Run hack/takeover with these arguments; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hack/takeover", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=20, help="how often to kill a planner")
     parser.add_argument("--seed", type=int, default=1)

@@ -25,7 +25,7 @@ class NeededImage:
 
     @property
     def name(self) -> str:
-        """The reference without the tag."""
+        """The name of the image, without its tag."""
         return self.reference.rpartition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""Durations in options of commands."""
+"""Reads the durations in options of commands, such as `--idle 30m`."""
 
 import argparse
 

@@ -20,7 +20,7 @@ _STATES = ("outliving", "covered", "unenforced")
 
 
 class HasNamespace(Protocol):
-    """An object in a namespace."""
+    """An object that has a namespace."""
 
     @property
     def namespace(self) -> str: ...

@@ -34,7 +34,7 @@ class ApiHandler(BaseHTTPRequestHandler):
 
     @property
     def api(self) -> "EmbeddedApiServer":
-        """The server behind the listener."""
+        """The API server that accepted this connection."""
         return cast("Listener", self.server).api
 
     def handle(self) -> None:

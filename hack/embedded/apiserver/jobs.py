@@ -26,7 +26,7 @@ _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 class JobStrategy(Strategy):
-    """The strategy of Jobs; a Job is written by two routes, the object itself and its status."""
+    """The rules for writes of Jobs; a Job is written by two routes, the object itself and its status."""
 
     def default(self, new: Object) -> None:
         """Set the API server's defaults, also in the template's pod."""

@@ -17,7 +17,7 @@ _NATIVE = ("requests.", "hugepages-")
 
 
 class PodStrategy(Strategy):
-    """The strategy of pods; a pod is written by three routes: the object, its status, its ephemeral containers."""
+    """The rules for writes of pods. A pod has three routes: the object, its status, its ephemeral containers."""
 
     def default(self, new: Object) -> None:
         """Set the API server's defaults, and normalise quantities. Raises StatusError 400 for a malformed quantity."""

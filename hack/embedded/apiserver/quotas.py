@@ -15,7 +15,7 @@ Amounts = Mapping[str, Fraction]
 
 
 class QuotaStrategy(Strategy):
-    """The strategy of quotas. Their status is only for readers: the usage is counted again for each new pod."""
+    """The rules for writes of quotas. Their status is only for readers: the usage is counted again for each new pod."""
 
     def default(self, new: Object) -> None:
         """Raise StatusError 400 if the quota limits something other than pods and extended resources."""

@@ -9,7 +9,7 @@ from hack.embedded.clock import timestamp
 
 
 class SliceStrategy(Strategy):
-    """The strategy of ResourceSlices."""
+    """The rules for writes of ResourceSlices."""
 
     def default(self, new: Object) -> None:
         """Add the time to taints without one, and normalise quantities."""

@@ -30,7 +30,7 @@ _LABEL_RULE = (
 
 
 class Strategy:
-    """The strategy of kinds without special rules (ConfigMap, Lease, Namespace)."""
+    """The rules for writes of kinds without rules of their own (ConfigMap, Lease, Namespace)."""
 
     def default(self, new: Object) -> None:
         """Set the defaults, before admission. Raises StatusError 400 for a malformed object."""
@@ -51,7 +51,7 @@ class Strategy:
 
 
 class NodeStrategy(Strategy):
-    """The strategy of nodes: their status is written at creation, and as a subresource (pkg/registry/core/node)."""
+    """The rules for writes of nodes: a creation and a subresource write their status (pkg/registry/core/node)."""
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Restore the part that only the other route may write: the spec, or the status."""
@@ -59,7 +59,7 @@ class NodeStrategy(Strategy):
 
 
 class CustomStrategy(Strategy):
-    """The strategy of custom resources with a status of their own (apiextensions-apiserver, customresource)."""
+    """The rules for writes of custom resources with a status of their own (apiextensions-apiserver, customresource)."""
 
     def prepare_create(self, new: Object) -> None:
         """Leave out the status, which has a route of its own."""
@@ -77,7 +77,7 @@ class CustomStrategy(Strategy):
 
 
 class EventStrategy(Strategy):
-    """The strategy of events: each is in the namespace of its object."""
+    """The rules for writes of events: each is in the namespace of its object."""
 
     def validate(self, new: Object) -> list[Cause]:
         """The faults, also if the namespaces of event and object differ (pkg/apis/core/validation/events.go)."""
