@@ -13,9 +13,15 @@ from device_plugin.core.pods import Agent, Pod
 from device_plugin.kube.api import Named
 from device_plugin.kube.errors import UnknownError
 from tests.builders.cards import inventory
-from tests.cluster.world import Replica, World
+from tests.cluster.world import ClaimWorld, Replica, World
 
 LIMIT = "2h"
+
+
+@pytest.fixture(params=[World, ClaimWorld], ids=["by limits", "by claims"])
+def world(request: pytest.FixtureRequest) -> World:
+    made: World = request.param()
+    return made
 
 
 @pytest.fixture(autouse=True)

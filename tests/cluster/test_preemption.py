@@ -16,7 +16,13 @@ from device_plugin.core.rearrange import Planner
 from device_plugin.kube.errors import RefusedError
 from tests.builders.cards import MEM, inventory
 from tests.builders.pods import main
-from tests.cluster.world import Apart, World
+from tests.cluster.world import Apart, ClaimWorld, World
+
+
+@pytest.fixture(params=[World, ClaimWorld], ids=["by limits", "by claims"])
+def world(request: pytest.FixtureRequest) -> World:
+    made: World = request.param()
+    return made
 
 
 def hold(world: World, name: str, mem: int, priority: int = 0) -> Pod:
@@ -216,7 +222,8 @@ def test_what_is_held_for_a_pod_ends_when_it_asks_for_something_else(world: Worl
     full(world)
     vip = refused(world, "vip")
     world.one.turn()
-    world.api.put(structs.replace(vip, containers=world.pod("other", 3, None).containers))
+    other = world.pod("other", 3, None)
+    world.api.put(structs.replace(vip, containers=other.containers, claims=other.claims))
     gone(world, "lower")
     assert sorted(world.one.free()) == [4092, 16368]
 
@@ -299,10 +306,12 @@ def test_kube_scheduler_is_told_whose_leaving_makes_room_on_a_card(world: World)
     assert world.one.bind(vip, world.one.ask(vip)) == ""
 
 
-def test_a_pod_that_our_watch_has_not_shown_yet_is_advised_too(world: World) -> None:
+def test_a_pod_that_our_watch_has_not_shown_yet_is_advised_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kube-scheduler asks once, and then not before something changes."""
     full(world)
-    world.api.watchers.remove(world.one)
+    monkeypatch.setattr(world.one, "hear", lambda _: None)
     vip = world.pod("vip", 16, None, priority=10)
     assert advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
 
@@ -336,9 +345,11 @@ def test_kube_scheduler_does_not_wait_for_a_search_in_the_background(
     assert evicted(world) == ["low"], "the search sees what was decided meanwhile"
 
 
-def test_a_pod_refused_before_our_watch_has_shown_it_preempts_too(world: World) -> None:
+def test_a_pod_refused_before_our_watch_has_shown_it_preempts_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     full(world)
-    world.api.watchers.remove(world.one)
+    monkeypatch.setattr(world.one, "hear", lambda _: None)
     vip = refused(world, "vip")
     world.one.preemption.step()
     assert evicted(world) == ["lower"]

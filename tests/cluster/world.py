@@ -3,6 +3,7 @@
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -50,6 +51,7 @@ from device_plugin.kube.leases import LEASES, Lease
 from device_plugin.state.claims import ServedClaims
 from device_plugin.state.view import ClusterView
 from tests.builders.cards import inventory, preparing
+from tests.builders.claims import claim, claim_pod
 from tests.builders.pods import pod
 
 RESERVATION_SECONDS = 60.0
@@ -480,6 +482,36 @@ class World:
         made = self.pod(name)
         assert self.one.bind(made, self.one.ask(made)) == ""
         return self.api.by_name["default", name]
+
+
+class ClaimWorld(World):
+    """A World whose pods ask by ResourceClaims of their own, which are gone once their pods are.
+
+    Every node prepares claims.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(claims=True)
+        end = self.api.remove
+
+        def remove(pod: Pod) -> None:
+            end(pod)
+            for stored in (pod.claims or {}).values():
+                self.api.remove_claim(stored, pod.namespace)
+
+        self.api.remove = remove  # type: ignore[method-assign]
+
+    def node(self, name: str, cards: Inventory | None) -> None:
+        super().node(name, replace(cards, claims=True) if cards else None)
+
+    def pod(self, name: str, mem: int = 8, cores: int | None = 30, **more: Any) -> Pod:
+        if "containers" in more:
+            return super().pod(name, mem, cores, **more)
+        capacity = {"memory": f"{mem}Gi", **({} if cores is None else {"cores": str(cores)})}
+        made = claim(f"claim-{name}", capacity, pod_uid=f"uid-{name}")
+        made["metadata"]["namespace"] = more.get("namespace", "default")
+        self.api.put_claim(made)
+        return self.api.put(claim_pod(name, f"claim-{name}", **more))
 
 
 class Apart:

@@ -46,8 +46,9 @@ def claiming(name: str, template: str) -> Object:
     )  # fmt: skip
 
 
-def template(person: Person, name: str, memory: str, cores: str) -> None:
-    exactly = {"deviceClassName": CLASS, "capacity": {"requests": {"memory": memory, "cores": cores}}}
+def template(person: Person, name: str, memory: str, cores: str, count: int = 1) -> None:
+    capacity = {"requests": {"memory": memory, "cores": cores}}
+    exactly = {"deviceClassName": CLASS, "count": count, "capacity": capacity}
     spec = {"devices": {"requests": [{"name": "slice", "exactly": exactly}]}}
     person.api.create(TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": spec}}, "default")
 
