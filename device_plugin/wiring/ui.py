@@ -144,7 +144,7 @@ class TeamPage:
 
 
 def _secret(file: Path) -> str:
-    """Returns the proxy's secret. Raises SettingsError if the file cannot be read, or holds less than 16 characters."""
+    """Returns the proxy's secret. Raises SettingsError if the file cannot be read, or has fewer than 16 characters."""
     try:
         found = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

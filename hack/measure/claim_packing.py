@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def compare(workload: BenchWorkload, seed: int) -> tuple[int, int, int]:
-    """The number of pods, of those placed by limits, and of those for which claims give another decision."""
+    """Three numbers: all pods, pods placed by limits, and pods for which claims give another decision."""
     jobs = [job for job in workload.jobs if job.request.containers]
     nodes = [replace(node, inventory=_with_groups(node.inventory)) for node in workload.nodes]
     roads = [

@@ -51,7 +51,7 @@ class NoEngineError(EngineError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option --engine-namespace, and the options of `caller`."""
+    """Add the option --engine-namespace, and the options for the cluster and the user."""
     parser.add_argument(
         "--engine-namespace", metavar="NAMESPACE", help=f"where the job engine runs (default: {NAMESPACE})"
     )
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """Add the argument JOB, the option --namespace, and the options of `caller`."""
+    """Add the argument JOB, the option --namespace, and the options for the cluster and the user."""
     parser.add_argument(
         "job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME; another kind of workload: jobset/NAME"
     )

@@ -180,7 +180,7 @@ class Draft:
         self.cards_by_user[user] = self.cards_by_user.get(user, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
-        """The plan with the steps that lead from the present widths to the draft's widths."""
+        """The plan: the steps that lead from the jobs' present widths to the draft's widths."""
         steps = sorted(self._steps(), key=_releasing_first)
         return Plan(tuple(steps), again, self.reserved, self.unreserved)
 

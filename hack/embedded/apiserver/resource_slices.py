@@ -1,4 +1,7 @@
-"""ResourceSlices: defaults, and the fields that stay (k8s.io/kubernetes 1.36 pkg/registry/resource/resourceslice)."""
+"""ResourceSlices: defaults, and fields that cannot change.
+
+Model: k8s.io/kubernetes 1.36 pkg/registry/resource/resourceslice.
+"""
 
 from collections.abc import Iterator
 
