@@ -145,6 +145,12 @@ class KnownPods:
             return asked.request
         return pod_request(pod, self._prefixes, self._source)
 
+    def read_from(self, source: RequestSource) -> None:
+        """Read requests by claims from `source` from now on; requests that were read before are forgotten."""
+        self._source = source
+        for known in self._known.values():
+            known.asked = None
+
     def doubt_request(self, uid: str) -> None:
         """Forget the request of a known pod, because one of its claims has changed: it is read when it is needed.
 

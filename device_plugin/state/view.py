@@ -11,7 +11,7 @@ from contextlib import suppress
 from device_plugin.core.claims import ClaimRequests
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import NO_CLAIMS, PodRequest, all_resource_names
+from device_plugin.core.requests import NO_CLAIMS, PodRequest, RequestSource, all_resource_names
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import GoneError
 from device_plugin.state.accounts import Accounts, Follower
@@ -44,8 +44,10 @@ class ClusterView:
         self.reports = Reports()
         self.serves_claims = served is not None
         self.claims = KnownClaims()
-        source = ClaimRequests(prefixes, self.claims.find, served.unit_mib) if served else NO_CLAIMS
-        self.pods = KnownPods(tuple(prefixes), source)
+        self._by_claims: RequestSource = (
+            ClaimRequests(prefixes, self.claims.find, served.unit_mib) if served else NO_CLAIMS
+        )
+        self.pods = KnownPods(tuple(prefixes), self._by_claims)
         self.promises = Promises(self.ledger, self.pods, self.reports, self.faults, clock, wall)
         self.listed = Listed(self.promises.begin, *(("claims",) if served else ()))
         self.accounts = Accounts(self.ledger, self.pods, self.reports, self.promises, self.faults)
@@ -66,6 +68,14 @@ class ClusterView:
         self.gangs = self.pod_news.gangs
         self.job_news = JobNews(self.lock, self.promises, self.listed, self.gangs)
         self._clock = clock
+
+    def read_claims(self, *, known: bool) -> None:
+        """Read pods' requests from claims too, or while claims are not `known` from limits alone.
+
+        At first claims are known. Without `served` nothing changes.
+        """
+        with self.lock:
+            self.pods.read_from(self._by_claims if known else NO_CLAIMS)
 
     def follow(self, follower: Follower) -> None:
         """Report every change of a pod to `follower` from now on."""

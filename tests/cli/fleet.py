@@ -56,10 +56,14 @@ class Fleet:
         """The API server is back, with the objects of before."""
         self.server.start()
 
-    def node(self, name: str, count: int = 1, uuid: str = "") -> None:
-        """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups, or with the one card `uuid`."""
+    def node(self, name: str, count: int = 1, uuid: str = "", *, claims: bool = False) -> None:
+        """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups, or with the one card `uuid`.
+
+        With `claims` its agent prepares ResourceClaims.
+        """
         self._api.post("/api/v1/nodes", objects.node(name))
-        self._annotate(name, Inventory((card(uuid),)) if uuid else inventory(name, count))
+        shown = Inventory((card(uuid),)) if uuid else inventory(name, count)
+        self._annotate(name, replace(shown, claims=claims))
 
     def publish(self, node: str, uuid: str) -> None:
         """The node's agent shows one card, under this name."""

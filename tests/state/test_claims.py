@@ -6,6 +6,7 @@ import tracemalloc
 
 from device_plugin.adapters.kube import decode
 from device_plugin.core.contract.claims import Claim, read_claim
+from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import RESOURCE_CLAIMS
 from device_plugin.state.claims import KnownClaims, ServedClaims
 from device_plugin.state.view import ClusterView
@@ -108,6 +109,18 @@ def test_nothing_is_placed_before_claims_were_listed() -> None:
     assert cluster.why_not_synced() == ""
     cluster.claim_news.sync([read_claim(claim("other"))])
     assert cluster.claims.names() == {("default", "other")}
+
+
+def test_while_claims_are_not_known_only_limits_count() -> None:
+    view = ClusterView(DEFAULT_PREFIXES, Clock(), served=ServedClaims("vgpu-scheduler"))
+    view.claim_news.sync([read_claim(claim())])
+    view.pod_news.see(claim_pod("p"), watched=True)
+    view.read_claims(known=False)
+    assert view.pods.request_of(claim_pod("p")) is None
+    view.read_claims(known=True)
+    request = view.pods.request_of(claim_pod("p"))
+    assert request is not None
+    assert request.claims == (("main", "uid-slice"),)
 
 
 def test_only_pods_of_our_scheduler_are_kept_for_their_claims() -> None:

@@ -22,6 +22,7 @@ from device_plugin.cli.access import caller, engine
 from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.interrupts import stopped_by_signals
 from device_plugin.cli.reading import local_allocator, prefixes, slice_use
+from device_plugin.cli.reading.allocator_deployment import read_allocator
 from device_plugin.cli.reading.slice_use import SliceUseReader
 from device_plugin.cli.ui import browser, changes
 from device_plugin.cli.ui.entries import PageEntries
@@ -32,6 +33,7 @@ from device_plugin.cli.ui.server import Answer
 from device_plugin.cli.ui.services import JobPlans, PodWhy
 from device_plugin.cli.ui.usage import CardUse, NodeUse
 from device_plugin.core.errors import VgpuError
+from device_plugin.state.claims import ServedClaims
 
 SCHEDULER = "vgpu-scheduler"
 
@@ -75,9 +77,11 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger("device_plugin").setLevel(logging.ERROR)
     with caller.connected(args) as client:
         families = prefixes.of(client, args, args.allocator_namespace)
+        unit = read_allocator(client, args.allocator_namespace).unit_mib
         follower = ClusterFollower(
             client, entries, families, scheduler=args.scheduler_name,
             namespace=caller.namespace(args), only_namespace=bool(args.namespace),
+            served=ServedClaims(args.scheduler_name, unit),
         )  # fmt: skip
         answers: dict[str, Answer] = {"/why": PodWhy(client, args, entries).answer}
         if source is not None:

@@ -1,8 +1,8 @@
 """Watches the cluster with the caller's rights, and keeps the page's entries up to date.
 
-Pods, nodes and queued Jobs go into a ClusterView, so that cards and reasons come from the same code as in the cluster
-service. A caller who may not read nodes sees only cards that grants name. A caller who may read the pods of one
-namespace sees only these pods.
+Pods, nodes, queued Jobs and ResourceClaims go into a ClusterView, so that cards and reasons come from the same code as
+in the cluster service. A caller who may not read nodes sees only cards that grants name. A caller who may read the pods
+of one namespace sees only these pods.
 """
 
 import threading
@@ -24,11 +24,13 @@ from device_plugin.cli.ui.rows import Namespaced
 from device_plugin.cli.ui.timeline import MOST_LIVE, Timeline
 from device_plugin.cli.ui.watches import Watched, Watches
 from device_plugin.core.batch import Job
+from device_plugin.core.claims import UnknownClaimError
 from device_plugin.core.contract.annotations import QUEUE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import NodeState
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import JOBS, NODES, PODS
+from device_plugin.kube.api import JOBS, NODES, PODS, RESOURCE_CLAIMS
+from device_plugin.state.claims import ServedClaims
 from device_plugin.state.view import ClusterView
 
 # Seconds in which changes are collected, so that a burst of changes costs one update.
@@ -48,13 +50,21 @@ class ClusterFollower:
 
     def __init__(
         self, client: KubeClient, entries: PageEntries, prefixes: Sequence[str], *,
-        scheduler: str, namespace: str, only_namespace: bool,
+        scheduler: str, namespace: str, only_namespace: bool, served: ServedClaims | None = None,
     ) -> None:  # fmt: skip
-        """Only `namespace` is watched if `only_namespace` is true, or if the caller may not read all namespaces."""
+        """Only `namespace` is watched if `only_namespace` is true, or if the caller may not read all namespaces.
+
+        With `served`, pods may ask by ResourceClaims once a node prepares claims, if the caller may read these. Pods
+        whose claims may not be read are shown as far as they ask in limits.
+        """
         clock = time.monotonic
         self._entries = entries
         self._scheduler = scheduler
-        self._view = ClusterView(prefixes, clock)
+        self._view = ClusterView(prefixes, clock, served=served)
+        # The namespace whose claims are watched (empty: all); None while no claims are.
+        self._claims_in: str | None = None
+        self._claims_known = False
+        self._view.read_claims(known=False)
         self._allocator = Allocator(self._view, 0.0, clock)
         self._stop = threading.Event()
         shared = Shared(self._view, self._allocator, only_reads, clock)
@@ -82,6 +92,11 @@ class ClusterFollower:
             Watched(JOBS, jobs, self._lose_jobs, label=QUEUE),
         ):
             self._watches.start(watched)
+        if view.serves_claims:
+            claims = view.claim_news
+            self._watches.start(
+                Watched(RESOURCE_CLAIMS, [claims], self._lose_claims, self._on_claims, optional=True)
+            )
         self._watches.start_thread("rows", self._rows)
         self._watches.start_thread("reasons", self._reasons)
 
@@ -119,13 +134,21 @@ class ClusterFollower:
         self._changed.set()
         self._asked.set()
 
-    def _on_nodes(self) -> None:
+    def _on_nodes(self, _namespace: str) -> None:
         self._nodes_hidden = False
         self._touch()
 
     def _lose_nodes(self) -> None:
         self._nodes_hidden = True
         self._view.node_news.sync(())
+
+    def _on_claims(self, namespace: str) -> None:
+        self._claims_in = namespace
+        self._touch()
+
+    def _lose_claims(self) -> None:
+        self._claims_in = None
+        self._view.claim_news.sync(())
 
     def _lose_jobs(self) -> None:
         self._view.job_news.sync(())
@@ -192,6 +215,7 @@ class ClusterFollower:
             self._stop.wait(max(REASONS_SECONDS, LEISURE * took))
 
     def _put_reasons(self) -> None:
+        self._count_claims()
         with self._view.lock:
             statuses = [*self._allocator.gangs.statuses()]
             faults = self._view.faults.standing()[:MOST_FAULTS]
@@ -215,6 +239,17 @@ class ClusterFollower:
                 for each in faults
             },
         )
+
+    def _count_claims(self) -> None:
+        """Read requests from claims while claims are watched and a node prepares them, else from limits alone.
+
+        Where no node does, pods of our scheduler may have claims for other drivers.
+        """
+        inventories = self._view.snapshot().inventories().values()
+        known = self._claims_in is not None and any(inventory.claims for inventory in inventories)
+        if known != self._claims_known:
+            self._claims_known = known
+            self._view.read_claims(known=known)
 
     def _placed(self, job: "_ShownJob") -> rows.Row:
         """Returns the row of a Job, with its place in the queue if it has no pods and the place is known."""
@@ -257,6 +292,9 @@ class ClusterFollower:
             return False
         try:
             return self._view.pods.request_of(pod) is not None
+        except UnknownClaimError:
+            # Claims of other namespaces may exist.
+            return self._claims_in in ("", pod.namespace)
         except RequestError:
             return True
 

@@ -15,14 +15,16 @@ from device_plugin.cli.reading.cluster import MissingRight
 from device_plugin.cli.reading.reader import rule_to_list
 from device_plugin.cli.ui.entries import PageEntries
 from device_plugin.kube.api import NODES, Change, Kind, Where
-from device_plugin.kube.errors import ApiError, ForbiddenError
+from device_plugin.kube.errors import ApiError, ForbiddenError, GoneError
 
 # Seconds after which a refused read is tried again.
 RIGHTS_SECONDS = 30.0
+# Seconds after which the read of an optional kind is tried again.
+OPTIONAL_SECONDS = 600.0
 Item = TypeVar("Item")
 
 
-def _nothing() -> None:
+def _nothing(_namespace: str = "") -> None:
     """Do nothing."""
 
 
@@ -30,16 +32,18 @@ def _nothing() -> None:
 class Watched(Generic[Item]):
     """A kind of objects to watch, and the receivers of its news. With `label`, only objects with this label count.
 
-    `opened` is called each time a watch is open, `lost` when the caller may not read the kind any more, and `doubt`
-    after a restored etcd.
+    `opened` is called with the namespace (empty: all) each time a watch is open, and `doubt` after a restored etcd.
+    `lost` is called when the caller may not read the kind any more. For an `optional` kind no notice says so, and
+    `lost` is called too if the API server does not have the kind.
     """
 
     kind: Kind[Item]
     news: Sequence[News[Item]]
     lost: Callable[[], None]
-    opened: Callable[[], None] = _nothing
+    opened: Callable[[str], None] = _nothing
     doubt: Callable[[], None] = _nothing
     label: str = ""
+    optional: bool = False
 
 
 class Watches:
@@ -91,11 +95,12 @@ class Watches:
         """Watch a kind, and start the watch again whenever it returns, until the page ends.
 
         If the caller may now read more than was watched, the next watch starts without a pause. If the caller may read
-        nothing, it starts after RIGHTS_SECONDS, because rights may be granted later.
+        nothing, it starts after RIGHTS_SECONDS, or OPTIONAL_SECONDS, because rights may be granted later.
         """
+        pause = OPTIONAL_SECONDS if watched.optional else RIGHTS_SECONDS
         while not self._stop.is_set():
             if not self._follow_widest(watched):
-                self._stop.wait(RIGHTS_SECONDS)
+                self._stop.wait(pause)
 
     def _follow_widest(self, watched: Watched[Any]) -> bool:
         """Watch all namespaces, or else the caller's own; returns true if more may be watched now."""
@@ -142,8 +147,8 @@ class Watches:
         if wider is not None:
             self.start_thread(f"rights-{kind.plural}", partial(self._widen, kind, wider, watch, ended))
         try:
-            watch.run(synced, changed, self._stop, partial(self._on_error, kind), opened, watched.doubt)
-        except ForbiddenError:
+            watch.run(synced, changed, self._stop, partial(self._on_error, watched), opened, watched.doubt)
+        except (ForbiddenError, GoneError):
             self._on_forbidden(watched, where)
             return False
         finally:
@@ -167,12 +172,13 @@ class Watches:
         self._no_longer_late(plural)
         if where.namespace == self._widest:
             self._entries.put("notice", {f"read-{plural}": None})
-        watched.opened()
+        watched.opened(where.namespace)
 
     def _on_forbidden(self, watched: Watched[Any], where: Where) -> None:
         kind = watched.kind
         self._no_longer_late(kind.plural)
-        self._note(f"read-{kind.plural}", self._missing(kind, where))
+        if not watched.optional:
+            self._note(f"read-{kind.plural}", self._missing(kind, where))
         watched.lost()
         self._changed()
 
@@ -187,9 +193,13 @@ class Watches:
         of = f"in namespace {where.namespace}" if where.namespace else "of the cluster"
         return str(MissingRight(f"list the {kind.plural} {of}", unknown, rule))
 
-    def _on_error(self, kind: Kind[Any], error: ApiError) -> None:
-        """Show a notice that rows of a kind may be out of date; a ForbiddenError is raised again instead."""
-        if isinstance(error, ForbiddenError):
+    def _on_error(self, watched: Watched[Any], error: ApiError) -> None:
+        """Show a notice that rows of a kind may be out of date.
+
+        A ForbiddenError is raised again instead, and for an optional kind a GoneError too.
+        """
+        kind = watched.kind
+        if isinstance(error, ForbiddenError) or (watched.optional and isinstance(error, GoneError)):
             raise error
         since = self._late.setdefault(kind.plural, time.strftime("%H:%M:%S"))
         self._put_late()

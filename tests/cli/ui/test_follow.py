@@ -18,6 +18,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, PODS, Kind, Listed, Object, Where
 from device_plugin.kube.errors import ForbiddenError
+from device_plugin.state.claims import ServedClaims
 from device_plugin.state.news import PodNews
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import NODES, RequestTarget
@@ -45,6 +46,7 @@ def followed(
             scheduler="vgpu-scheduler",
             namespace="default",
             only_namespace=only,
+            served=ServedClaims("vgpu-scheduler"),
         )
         follower.start()
         try:
