@@ -68,7 +68,7 @@ JOBS = tuple(
 # Tests with the job engine on several nodes. The last test cuts a node's power.
 STRANDED = tuple(f"tests/e2e/test_{name}.py" for name in ("chart", "consent", "job_pools", "stranded_jobs"))
 # Tests of slices by ResourceClaim, a component of its own.
-CLAIMS = ("tests/e2e/test_claims.py",)
+CLAIMS = ("tests/e2e/test_claims.py", "tests/e2e/test_claim_evictions.py")
 # The test of a documentation page for newcomers, which installs the product and removes it.
 START = ("tests/e2e/test_start.py",)
 # Settings with which Jobs shrink and grow without a delay, and with a known speed of a model.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,11 +25,20 @@ HOLDS = "vgpu-probe hold 500 </dev/null >/dev/null 2>&1 &"
 @pytest.fixture(autouse=True)
 def least(kubectl: Kubectl) -> Iterator[None]:
     """Limits of a minute are allowed, as by the parameter leastIdleMinutes."""
+    with least_idle(kubectl):
+        yield
+
+
+@contextmanager
+def least_idle(kubectl: Kubectl) -> Iterator[None]:
+    """Idle limits of LIMIT are allowed until the context ends."""
     _let_least(1)
     assert eventually(lambda: kubectl.would_refuse(limited("tried", LIMIT)) == "", 30)
-    yield
-    _let_least(30)
-    assert eventually(lambda: kubectl.would_refuse(limited("tried", LIMIT)) != "", 30)
+    try:
+        yield
+    finally:
+        _let_least(30)
+        assert eventually(lambda: kubectl.would_refuse(limited("tried", LIMIT)) != "", 30)
 
 
 def _let_least(minutes: int) -> None:
