@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PB := device_plugin/adapters/kubelet/pb
+# A shell's variable that forbids compiled modules is not for the programs here: each of them would compile all modules
+# that it imports, and each process of pytest all tests (12 s).
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test coverage e2e fuzz lint site setup native protos docs chart lock clean
 

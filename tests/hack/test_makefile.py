@@ -9,11 +9,11 @@ import pytest
 
 from vgpu_runtime.paths import SOURCES
 
-# In place of pytest: it says how it was called, and ends as the test wants.
+# In place of pytest: it says how it was called, and ends as the test wants; badly where it may keep nothing compiled.
 PYTHON = """\
 #!/bin/sh
 echo "$*"
-exit "$STATUS"
+exit "${PYTHONDONTWRITEBYTECODE:-$STATUS}"
 """
 
 
@@ -52,7 +52,7 @@ def test_the_tests_run_as_asked_for_and_their_end_is_makes(
     python.parent.mkdir(parents=True)
     python.write_text(PYTHON)
     python.chmod(0o755)
-    done = make(folder, "--old-file=setup", *words, STATUS=str(status))
+    done = make(folder, "--old-file=setup", *words, STATUS=str(status), PYTHONDONTWRITEBYTECODE="1")
     assert done.stdout.splitlines() == [called]
     assert (done.returncode != 0) == bool(status), done.stderr
 
