@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from device_plugin.core.workload_kinds import JOB, WORKLOAD_KINDS
+from hack.documents import documents
 from hack.testbed import audit, install, layout
 from hack.testbed.audit import Call
 from hack.testbed.layout import Layout
@@ -129,7 +128,7 @@ def check(logs: Sequence[Path]) -> list[str]:
     kubectl = installed().kubernetes / "kubectl"
     where = install.overlay(layout.here(), "default", ["jobs", "ui", "dra"])
     rendered = subprocess.run([kubectl, "kustomize", where], capture_output=True, check=True, text=True)
-    permissions = granted([o for o in yaml.safe_load_all(rendered.stdout) if o])
+    permissions = granted(documents(rendered.stdout))
     return differences(permissions, calls)
 
 

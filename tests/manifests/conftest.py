@@ -14,6 +14,7 @@ import yaml
 from device_plugin.wiring.scheduler_config import filled
 from device_plugin.wiring.setting_sources import load
 from device_plugin.wiring.settings import ClusterSettings
+from hack.documents import documents
 from hack.testbed.programs import installed
 from tests.requirement import require
 from vgpu_runtime.paths import SOURCES
@@ -87,8 +88,8 @@ class Installation:
 
 def written() -> Mapping[str, str]:
     """The parameters as an operator finds them."""
-    documents = yaml.safe_load_all((MANIFESTS / "admission/parameters.yaml").read_text())
-    (parameters,) = [item["data"] for item in documents if item["kind"] == "ConfigMap"]
+    items = documents((MANIFESTS / "admission/parameters.yaml").read_text())
+    (parameters,) = [item["data"] for item in items if item["kind"] == "ConfigMap"]
     return dict(parameters)
 
 
@@ -98,7 +99,7 @@ def kustomize(folder: Path) -> Installation:
     require(kubectl, "needs kubectl: put one on the PATH, or let make e2e build it")
     done = subprocess.run([str(kubectl), "kustomize", folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Installation([item for item in yaml.safe_load_all(done.stdout) if item])
+    return Installation(documents(done.stdout))
 
 
 @cache

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.documents import documents
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.builders.objects import pod
 from tests.contract.asking import asking, container, refused
@@ -22,8 +23,8 @@ NOT_ROOT = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 def served(folder: Path, seccomp_default: str) -> Iterator[Cluster]:
     """A server with this policy alone, whose parameter seccompDefault is given."""
     text = FILE.read_text().replace('"false" == "true"', f'"{seccomp_default}" == "true"')
-    documents = [item for item in yaml.safe_load_all(text) if item["kind"].startswith("Validating")]
-    (folder / "policy.yaml").write_text(yaml.safe_dump_all(documents))
+    policies = [item for item in documents(text) if item["kind"].startswith("Validating")]
+    (folder / "policy.yaml").write_text(yaml.safe_dump_all(policies))
     server = EmbeddedApiServer([folder / "policy.yaml"])
     server.start()
     identities = {"admin": {}, "tenant": {"Authorization": "Bearer jane"}}

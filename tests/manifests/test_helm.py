@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.documents import documents
 from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS, POD_LABELS
 from hack.releases import images
 from hack.testbed.programs import installed
@@ -52,7 +53,7 @@ def objects(values: Mapping[str, object], namespace: str = "vgpu-system") -> lis
     """All but the Pod of `helm test`."""
     done = template(values, namespace)
     assert done.returncode == 0, done.stderr
-    made = [item for item in yaml.safe_load_all(done.stdout) if item]
+    made = documents(done.stdout)
     return [item for item in made if item["kind"] != "Pod"]
 
 
@@ -277,7 +278,7 @@ def test_amds_family_stands_once_where_its_prefix_is_given_too() -> None:
     ],
 )
 def test_helm_test_asks_for_a_family_that_is_there(values: Mapping[str, object], family: str) -> None:
-    made = [item for item in yaml.safe_load_all(template(values).stdout) if item]
+    made = documents(template(values).stdout)
     (pod,) = (item for item in made if item["kind"] == "Pod")
     assert [*pod["spec"]["containers"][0]["resources"]["limits"]] == [f"{family}-mem", f"{family}-cores"]
 
@@ -345,7 +346,7 @@ def test_the_page_for_trying_installs_simulated_cards() -> None:
     flags = command.replace("\\\n", " ").partition("helm install vgpu manifests/chart")[2].partition("\n")[0]
     done = helm("template", "vgpu", str(CHART), "--kube-version=1.36.3", *flags.split())
     assert done.returncode == 0, done.stderr
-    made = [item for item in yaml.safe_load_all(done.stdout) if item]
+    made = documents(done.stdout)
     (image,) = {each["image"] for pod in agents(made).values() for each in pod["containers"]}
     assert image == "registry.example.com/vgpu-simulated:0.1.0"
     (values,) = (yaml.safe_load(text) for page, text in blocks("yaml") if page.name == "try.md")
@@ -358,7 +359,7 @@ def test_a_bound_may_be_a_number() -> None:
 
 
 def test_its_images_are_those_that_images_txt_lists() -> None:
-    made = [item for item in yaml.safe_load_all(template({"jobs.enabled": True}).stdout) if item]
+    made = documents(template({"jobs.enabled": True}).stdout)
     workloads = [item for item in made if item["kind"] in ("Deployment", "DaemonSet", "Pod")]
     pods = [item["spec"].get("template", item)["spec"] for item in workloads]
     used = {each["image"] for pod in pods for each in (*pod["containers"], *pod.get("initContainers", ()))}
@@ -377,7 +378,7 @@ def test_in_another_namespace_nothing_is_of_the_usual_one(values: Mapping[str, o
     done = template(values, "7")
     assert done.returncode == 0, done.stderr
     assert "vgpu-system" not in done.stdout
-    made = [item for item in yaml.safe_load_all(done.stdout) if item]
+    made = documents(done.stdout)
     assert {item["metadata"].get("namespace", "7") for item in made} == {"7"}
     assert "Namespace" not in {item["kind"] for item in made}
 
@@ -499,7 +500,7 @@ def test_a_registry_of_ones_own_is_in_all_places() -> None:
         {"image.repository": "r/vgpu", "image.tag": "7", "imagePullSecrets": ["key"], "jobs.enabled": True}
     )
     assert "vgpu.io/vgpu:" not in made.stdout
-    accounts = [item for item in yaml.safe_load_all(made.stdout) if item["kind"] == "ServiceAccount"]
+    accounts = [item for item in documents(made.stdout) if item["kind"] == "ServiceAccount"]
     assert all(account["imagePullSecrets"] == [{"name": "key"}] for account in accounts)
     assert len(accounts) == 3
 

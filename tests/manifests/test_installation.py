@@ -1,9 +1,9 @@
 """One `kubectl apply -k` is the whole installation: order, policies, permissions, scheduler."""
 
 import pytest
-import yaml
 
 from device_plugin.wiring.settings import ClusterSettings
+from hack.documents import documents
 from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import OVERLAYS, Installation, rendered
 
@@ -22,8 +22,8 @@ def test_no_certificate_and_no_webhook(each: Installation) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_policies_are_those_of_the_one_machine_cluster(overlay: str) -> None:
-    documents = [item for path in policy_files() for item in yaml.safe_load_all(path.read_text())]
-    wanted = {(item["kind"], item["metadata"]["name"]) for item in documents if "Admission" in item["kind"]}
+    items = [item for path in policy_files() for item in documents(path.read_text())]
+    wanted = {(item["kind"], item["metadata"]["name"]) for item in items if "Admission" in item["kind"]}
     if overlay == "kubernetes-1.31":
         wanted = {(kind, name) for kind, name in wanted if kind not in MUTATING}
     found = [item for item in rendered(overlay).objects if "Admission" in item["kind"]]

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from device_plugin.wiring.setting_sources import load
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings
+from hack.documents import documents
 from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize
 
@@ -43,17 +43,15 @@ def test_nothing_is_of_the_usual_namespace(moved: Installation) -> None:
 
 
 def test_the_policies_are_the_same_but_for_the_namespace(moved: Installation) -> None:
-    documents = [
+    items = [
         item
         for path in (*policy_files(), *(MANIFESTS / "components").glob("*/*.yaml"))
-        for item in yaml.safe_load_all(path.read_text())
+        for item in documents(path.read_text())
         if item["kind"].endswith("AdmissionPolicy")
     ]
     for item in moved.of("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
         name = item["metadata"]["name"]
-        (ours,) = (
-            each for each in documents if (each["kind"], each["metadata"]["name"]) == (item["kind"], name)
-        )
+        (ours,) = (each for each in items if (each["kind"], each["metadata"]["name"]) == (item["kind"], name))
         accounts = json.dumps(ours).count(":vgpu-system:")
         assert json.dumps(item).count(f":{NAMESPACE}:") == accounts, name
 

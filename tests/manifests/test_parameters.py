@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from device_plugin.cli.check.installation import NODE_AGENTS
 from device_plugin.core.jobs.pools import MOST_POOLS
@@ -14,6 +13,7 @@ from device_plugin.core.workload_kinds import WORKLOAD_KINDS
 from device_plugin.node.vendors.families import CARD_VARIABLES
 from device_plugin.wiring.setting_sources import load
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings
+from hack.documents import documents
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.errors import StatusError
 from hack.embedded.apiserver.resources import JOBS, PODS, RequestTarget
@@ -91,14 +91,14 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
 
 
 def test_the_files_as_they_stand_are_what_kustomize_makes_of_them() -> None:
-    raw = [item for path in policy_files() for item in yaml.safe_load_all(path.read_text())]
+    raw = [item for path in policy_files() for item in documents(path.read_text())]
     assert _unfolded(specs(raw)) == _unfolded(specs(kustomize(MANIFESTS / "admission").objects))
 
 
 def test_those_of_the_job_engine_too_which_no_overlay_has_without_it(
     manifests: Path, each: Installation
 ) -> None:
-    raw = specs([item for path in job_policy_files() for item in yaml.safe_load_all(path.read_text())])
+    raw = specs([item for path in job_policy_files() for item in documents(path.read_text())])
     made = specs(overlay(manifests, "default", "jobs").objects)
     assert _unfolded(raw) == _unfolded({name: spec for name, spec in made.items() if name in raw})
     assert not raw.keys() & specs(each.objects).keys()

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from hack.documents import documents
 from hack.embedded.apiserver.cel import Expression
 from hack.embedded.apiserver.resources import RequestTarget
 
@@ -74,7 +73,7 @@ def load(paths: Iterable[Path]) -> Manifests:
     manifests = Manifests()
     policies: dict[tuple[str, str], Document] = {}
     bindings: list[Document] = []
-    for document in _documents(paths):
+    for document in (each for path in paths for each in documents(path.read_text())):
         kind = document["kind"]
         manifests.objects.append(document)
         if kind in ("Namespace", "ConfigMap"):
@@ -91,12 +90,6 @@ def load(paths: Iterable[Path]) -> Manifests:
         name = binding["spec"]["policyName"]
         manifests.policies.append(_policy(name, policies[kind, name], binding))
     return manifests
-
-
-def _documents(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    for path in paths:
-        text = path.read_text()
-        yield from (document for document in yaml.load_all(text, yaml.CSafeLoader) if document)
 
 
 def _policy(name: str, spec: Document, binding: Document) -> AdmissionPolicy:

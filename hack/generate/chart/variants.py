@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from hack.documents import documents
 from hack.generate.chart.values import COMPONENTS, ENVIRONMENTS, PARTS, POD_LABELS, Defaults, Object
 from hack.generate.monitoring.alerts import ALERTS
 from hack.testbed import programs
@@ -110,7 +111,7 @@ def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[di
     done = subprocess.run(
         [kubectl or "kubectl", "kustomize", folder], stdout=subprocess.PIPE, text=True, check=True
     )
-    objects = [_of_values(found) for found in yaml.safe_load_all(done.stdout) if found]
+    objects = [_of_values(found) for found in documents(done.stdout)]
     return [found for found in objects if found["kind"] != "Namespace"]
 
 
