@@ -24,7 +24,6 @@ from hack.generate.reference.messages import (
 )
 from hack.generate.reference.states import STATES
 
-PAGE = messages.page()
 # Errors that pass on the text of another error or function, by file. What these say is on the page by itself.
 PASSED_ON = {
     "device_plugin/adapters/kube/client.py": 2,
@@ -40,23 +39,29 @@ PASSED_ON = {
 }
 
 
-def test_every_reason_state_and_event_is_there() -> None:
+@pytest.fixture(scope="module")
+def page() -> str:
+    """Returns the page, which takes 2 s to make."""
+    return messages.page()
+
+
+def test_every_reason_state_and_event_is_there(page: str) -> None:
     for each in (*Reason, *PodState):
-        assert each.text in PAGE
-        assert each.advice in PAGE
-    assert all(f"| `{event}` |" in PAGE for event in Event)
+        assert each.text in page
+        assert each.advice in page
+    assert all(f"| `{event}` |" in page for event in Event)
     assert len(messages.refusals()) > 5
-    assert all(messages.shown(each) in PAGE for each in messages.refusals())
+    assert all(messages.shown(each) in page for each in messages.refusals())
 
 
-def test_every_error_that_is_made_is_there_or_passes_on_another_text() -> None:
+def test_every_error_that_is_made_is_there_or_passes_on_another_text(page: str) -> None:
     found = list(calls(tuple(error_classes())))
     unread: dict[str, int] = {}
     for each in found:
         if each.text is None:
             unread[each.file] = unread.get(each.file, 0) + 1
         else:
-            assert messages.shown(each.text) in PAGE, f"{each.file}:{each.line}"
+            assert messages.shown(each.text) in page, f"{each.file}:{each.line}"
     assert unread == PASSED_ON, "write the text where the error is made, or name the file here"
     # The source is searched in another way: no class of errors that is raised anywhere is overlooked.
     raised = {
@@ -98,24 +103,24 @@ def named(text: str) -> bool:
     return text == text.strip() and not re.search(r"(…|: [A-Z]+)$", text)
 
 
-def test_every_state_is_one_that_the_product_prints() -> None:
+def test_every_state_is_one_that_the_product_prints(page: str) -> None:
     product = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "device_plugin").rglob("*.py"))
     for state in STATES:
         assert state.text in product, state.text
-        assert state.text in PAGE
+        assert state.text in page
         assert state.advice
     shown = {state.text for state in STATES}
     assert shown >= {*views.WAITS_FOR.values(), views.GIVEN, views.CORRECTION, *cards.STATES.values()}
 
 
-def test_what_convert_remarks_is_there() -> None:
+def test_what_convert_remarks_is_there(page: str) -> None:
     for kind in ("remarks", "problems"):
         found = messages.conversions(kind)
         assert len(found) > 3
-        assert all(messages.shown(each) in PAGE for each in found)
+        assert all(messages.shown(each) in page for each in found)
 
 
-def test_every_policy_says_something_for_each_of_its_validations() -> None:
+def test_every_policy_says_something_for_each_of_its_validations(page: str) -> None:
     count = 0
     for folder in messages.POLICIES:
         for file in (ROOT / folder).glob("*.yaml"):
@@ -124,29 +129,29 @@ def test_every_policy_says_something_for_each_of_its_validations() -> None:
                     for text in policy_messages(policy):
                         count += 1
                         assert len(re.findall(r"\w{2,}", text)) >= 3, f"{file.name}: {text}"
-                        assert messages.shown(text) in PAGE
+                        assert messages.shown(text) in page
     assert count > 50
 
 
 @pytest.mark.parametrize(
     "file", [*messages.ANSWERS, *(file for files in messages.PROBLEMS.values() for file in files)]
 )
-def test_every_problem_is_there(file: str) -> None:
+def test_every_problem_is_there(file: str, page: str) -> None:
     found = list(sentences(file))
     assert found
-    assert all(messages.shown(each) in PAGE for each in found)
+    assert all(messages.shown(each) in page for each in found)
 
 
-def test_every_line_of_the_library_is_there() -> None:
+def test_every_line_of_the_library_is_there(page: str) -> None:
     found = list(complaints())
     assert len(found) >= 4
-    assert all(messages.shown(each) in PAGE for each in found)
+    assert all(messages.shown(each) in page for each in found)
 
 
-def test_every_check_has_a_message_with_a_cure() -> None:
+def test_every_check_has_a_message_with_a_cure(page: str) -> None:
     rows = [
         line
-        for line in PAGE.partition("## Checks of")[2].partition("\n## ")[0].splitlines()
+        for line in page.partition("## Checks of")[2].partition("\n## ")[0].splitlines()
         if line[:3] == "| `"
     ]
     assert len(rows) > len(CHECKS)

@@ -14,13 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import yaml
-
 import device_plugin
 from device_plugin.core.contract.events import Event
 from device_plugin.core.contract.reasons import Reason
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pod_states import PodState
+from hack.documents import documents
 from hack.generate.reference.cel_text import UNKNOWN, text_of
 from hack.generate.reference.states import STATES
 from hack.generate.reference.tables import page as whole_page
@@ -93,8 +92,12 @@ class MessageText(NamedTuple):
     text: str | None
 
 
+# The nodes of a syntax tree in which messages are.
+_READ = (ast.Call, ast.Return, ast.Yield, ast.Assign)
+
+
 class _Source(NamedTuple):
-    """The nodes of a module's syntax tree, and the texts of its constants by name."""
+    """The nodes of a module's syntax tree that are of a kind of _READ, and the texts of its constants by name."""
 
     nodes: Sequence[ast.AST]
     known: Mapping[str, str]
@@ -208,7 +211,8 @@ def calls(
 
 @functools.cache
 def _source(file: Path) -> _Source:
-    nodes = tuple(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    nodes = tuple(node for node in ast.walk(tree) if isinstance(node, _READ))
     known = _constants(file)
     return _Source(nodes, {**known, **dict(_assigned(nodes, known))})
 
@@ -354,7 +358,7 @@ def _admission() -> Iterator[str]:
             for text in file.read_text(encoding="utf-8").split("\n---\n"):
                 if comment := _COMMENT.match(text):
                     about = " ".join(line.lstrip("# ") for line in comment[1].splitlines())
-                each = yaml.safe_load(text)
+                (each,) = documents(text)
                 if each["kind"] == "ValidatingAdmissionPolicy":
                     yield f"### {each['metadata']['name']}"
                     yield about
