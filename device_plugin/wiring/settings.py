@@ -313,6 +313,9 @@ class UiSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", fro
     scheduler_name: Annotated[str, Meta(description="schedulerName of the pods that wait for cards")] = (
         "vgpu-scheduler"
     )
+    mem_unit_mib: Annotated[
+        int, Meta(description="MiB of one memory unit, to which the memory of a claim is rounded up", ge=1)
+    ] = msgspec.field(default=1024, name="memUnitMiB")
     listen: Annotated[str, Meta(description="address of the page")] = "0.0.0.0:9406"
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9405"
     tls_cert_file: Annotated[

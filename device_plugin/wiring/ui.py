@@ -30,6 +30,7 @@ from device_plugin.cli.ui.team.server import TeamServer, TlsFiles
 from device_plugin.cli.ui.team.sessions import Sessions
 from device_plugin.cli.ui.team.uses import TeamUses
 from device_plugin.cli.ui.usage import CardUse, NodeUse
+from device_plugin.state.claims import ServedClaims
 from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.commands import say_listening
 from device_plugin.wiring.settings import SettingsError, UiSettings
@@ -57,7 +58,7 @@ class TeamPage:
         self._entries = PageEntries()
         self._follower = ClusterFollower(
             self._lists, self._entries, settings.prefixes, scheduler=settings.scheduler_name, namespace="",
-            only_namespace=True,
+            only_namespace=True, served=ServedClaims(settings.scheduler_name, settings.mem_unit_mib),
         )  # fmt: skip
 
     def run(self) -> int:

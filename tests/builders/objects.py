@@ -21,6 +21,14 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **(metadata or {})}, "spec": spec}
 
 
+def claiming(name: str, stored: str, limits: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """A pod of our scheduler whose container uses the ResourceClaim `stored`, and has `limits` if there are some."""
+    using = container("main", limits)
+    using["resources"] = {**using.get("resources", {}), "claims": [{"name": "gpu"}]}
+    claims = [{"name": "gpu", "resourceClaimName": stored}]
+    return pod(name, containers=[using], resourceClaims=claims, schedulerName="vgpu-scheduler")
+
+
 def node(name: str, **metadata: object) -> dict[str, Any]:
     """A node of which no kubelet has said anything."""
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}}

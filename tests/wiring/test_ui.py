@@ -19,7 +19,7 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.contract.annotations import CARDS, GRANT, QUEUE
 from device_plugin.core.contract.grants import Grant, Slice
 from device_plugin.core.http_values import HttpAnswer
-from device_plugin.kube.api import JOBS, NAMESPACES, NODES, PODS, Ref
+from device_plugin.kube.api import JOBS, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, Ref
 from device_plugin.wiring import ui
 from device_plugin.wiring.settings import KubeSettings, SettingsError, UiSettings
 from hack.embedded.apiserver import EmbeddedApiServer
@@ -27,7 +27,8 @@ from hack.embedded.cluster import AGENT_USER
 from hack.testbed.certificates import Authority
 from tests.builders import objects
 from tests.builders.agents import agent_pod
-from tests.builders.cards import MEM, inventory
+from tests.builders.cards import MEM, inventory, preparing
+from tests.builders.claims import claim
 from tests.deadline import eventually
 from tests.requirement import require
 from tests.wiring.conftest import SECONDS, Get, Running
@@ -223,6 +224,28 @@ def test_each_user_sees_the_own_namespace_and_no_name_of_the_other(
         assert written == {
             "/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
         }, "beside its questions it writes nothing"  # fmt: skip
+
+
+@pytest.mark.usefixtures("two_teams")
+def test_a_user_sees_what_waiting_pods_ask_for_in_claims(
+    api: EmbeddedApiServer, running: Running, settings: UiSettings
+) -> None:
+    """In memory units of 512 MiB, as the cluster service is set too."""
+    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    agent = KubeClient(Endpoint(api.url, lambda: f"Bearer {AGENT_USER}@n1"), "test")
+    with closing(admin), closing(agent):
+        made = claim("slice", {"memory": "2Gi"})
+        admin.create(RESOURCE_CLAIMS.json, {**made, "metadata": {"name": "slice"}}, "team-a")
+        admin.create(PODS, objects.claiming("claims", "slice"), "team-a")
+        agent.patch(NODES, Ref("n1"), objects.annotated(**{CARDS: preparing("n1").encode()}))
+    settings = msgspec.structs.replace(settings, mem_unit_mib=512)
+    with running(lambda stop: ui.run(settings, stop)) as listening:
+        browser = Browser(listening["page"], "anna")
+        for _, entries in browser.entries():
+            rows = {key: value for kind, key, value in entries if kind == "waiting"}
+            if "team-a/claims" in rows and rows["team-a/claims"]["asks"]:
+                break
+        assert rows["team-a/claims"]["asks"] == "hygon.com/dcu-mem: 4"
 
 
 @pytest.mark.usefixtures("two_teams")

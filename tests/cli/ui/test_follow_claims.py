@@ -22,11 +22,8 @@ TEAM = "kube-public"
 
 def claiming(fleet: Fleet, name: str, namespace: str = "default", **limits: int) -> None:
     """A pod that asks by the ResourceClaim `slice`, and in limits if there are some."""
-    container = objects.container(limits={MEM: limits["mem"]} if limits else None)
-    container["resources"] = {**container.get("resources", {}), "claims": [{"name": "gpu"}]}
-    claims = [{"name": "gpu", "resourceClaimName": "slice"}]
-    body = objects.pod(name, containers=[container], resourceClaims=claims, schedulerName="vgpu-scheduler")
-    fleet.post(f"/api/v1/namespaces/{namespace}/pods", body)
+    asked = {MEM: limits["mem"]} if limits else None
+    fleet.post(f"/api/v1/namespaces/{namespace}/pods", objects.claiming(name, "slice", asked))
 
 
 def make_claim(fleet: Fleet, namespace: str = "default", **exactly: Any) -> None:
