@@ -4,7 +4,8 @@
     vgpu quota -A --sort-by=-used    # the fullest first
     vgpu quota -o json
 
-Amounts are in the resource's own units: memory units, core groups, percent of a card, whole cards.
+Amounts are in the resource's own units: memory units, core groups, percent of a card, whole cards. For ResourceClaims
+they are numbers of slices.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from device_plugin.cli.printing.follow import follow_list
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 from device_plugin.cli.reading import prefixes
 from device_plugin.core import pages
+from device_plugin.core.contract.claims import quota_resource
 from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import Kind, Object, Where
@@ -104,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     listing = LISTING if args.all_namespaces else LISTING.without(_NAMESPACE)
     where = f"of namespace {namespace} " if namespace else ""
     with caller.connected(args) as client:
-        names = all_resource_names(prefixes.of(client, args))
+        families = prefixes.of(client, args)
+        names = all_resource_names(families) | frozenset(map(quota_resource, families))
 
         def lines(quotas: Sequence[ReadQuota]) -> tuple[Sequence[QuotaLine], Sequence[str]]:
             return [*_ours(quotas, names)], ()

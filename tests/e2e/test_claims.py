@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from device_plugin.core.contract.claims import FINALIZER
+from device_plugin.core.contract.claims import FINALIZER, quota_resource
 from device_plugin.kube.api import PODS
 from tests.e2e import nodes, service
 from tests.e2e.claims import (
@@ -317,6 +317,21 @@ def test_a_claim_that_is_not_served_is_refused_with_what_to_write(
 def test_a_namespace_that_was_not_asked_may_not_use_claims() -> None:
     with in_own_namespace() as made:
         assert ALLOWED.replace("=", ": ") in made.refusal(claim("any", FOUR))
+
+
+def test_a_quota_counts_the_slices_of_claims(kubectl: Kubectl) -> None:
+    spec = {"hard": {quota_resource("hygon.com/dcu"): "1"}}
+    kubectl.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}, "spec": spec})
+    assert eventually(lambda: "0/1" in vgpu("quota", "-n", kubectl.namespace)[1], 30)
+    assert "exceeded quota" in kubectl.refusal(claim("two", asking("4Gi", 15, count=2)))
+    kubectl.create(claim_pod("first", "slice"))
+    kubectl.running("first")
+    kubectl.create(claim_pod("second", "slice"))
+    assert eventually(lambda: any("exceeded quota" in event for event in kubectl.events("second")), 60)
+    assert "1/1" in vgpu("quota", "-n", kubectl.namespace)[1]
+    assert "waits for its claim" in vgpu("why", "second", "-n", kubectl.namespace)[1]
+    kubectl.gone("first")
+    kubectl.running("second")
 
 
 def shown(node: str) -> int:

@@ -36,6 +36,11 @@ def device_class(family: str) -> str:
     return family.rpartition("/")[2] + DOMAIN
 
 
+def quota_resource(family: str) -> str:
+    """The name by which a ResourceQuota counts the slices that claims ask of a card family, whatever their size."""
+    return f"{device_class(family)}.deviceclass.resource.k8s.io/devices"
+
+
 def is_ours(name: str) -> bool:
     """True if this is the name of a device class, or of a driver, of this project."""
     return name.endswith(DOMAIN)

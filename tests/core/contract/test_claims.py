@@ -13,6 +13,7 @@ from device_plugin.core.contract.claims import (
     allocation,
     device_class,
     device_name,
+    quota_resource,
     read_claim,
 )
 from device_plugin.core.contract.grants import Slice
@@ -24,6 +25,10 @@ from tests.builders.claims import CLASS, claim
 def test_the_class_and_the_device_have_the_names_of_family_and_address() -> None:
     assert device_class(FAMILY) == CLASS
     assert device_name(card("a", pci="0000:1A:00.0")) == "card-0000-1a-00-0"
+
+
+def test_a_quota_counts_the_devices_of_a_family_by_its_class() -> None:
+    assert quota_resource("hygon.com/dcu") == "dcu.vgpu.io.deviceclass.resource.k8s.io/devices"
 
 
 def test_a_claim_says_what_it_asks_for() -> None:
