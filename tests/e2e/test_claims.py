@@ -173,6 +173,33 @@ def test_pods_wait_for_an_agent_that_is_down_and_none_fails(kubectl: Kubectl) ->
     check_disjoint([slice_ for name in names for slice_ in held(kubectl, name)])
 
 
+def prepare_claims(*, on: bool) -> None:
+    """Have all agents prepare claims, or none; returns once their nodes say so."""
+    service.SYSTEM("set", "env", "daemonset/vgpu-node", f"VGPU_CLAIMS={str(on).lower()}")
+    service.SYSTEM("rollout", "status", "daemonset/vgpu-node", "--timeout=300s")
+    assert eventually(lambda: {inventory(name).get("claims", False) for name in nodes.names()} == {on}, 60)
+
+
+@pytest.fixture
+def _no_claims() -> Iterator[None]:
+    """No agent prepares claims."""
+    prepare_claims(on=False)
+    yield
+    prepare_claims(on=True)
+
+
+@pytest.mark.usefixtures("_no_claims")
+def test_a_pod_is_refused_where_no_agent_prepares_claims_and_runs_once_one_does(kubectl: Kubectl) -> None:
+    refused = "on nodes that prepare no ResourceClaims"
+    kubectl.create(claim_pod("waits", "slice"), slice_pod("limits", mem=4, cores=15))
+    assert eventually(lambda: any(refused in event for event in kubectl.events("waits")), 60)
+    kubectl.running("limits")
+    assert refused in vgpu("why", "waits", "-n", kubectl.namespace)[1]
+    assert "nodeName" not in kubectl.pod("waits")["spec"]
+    prepare_claims(on=True)
+    kubectl.running("waits")
+
+
 @pytest.mark.parametrize("program", ["agent", "kubelet"])
 def test_running_pods_notice_no_restart_and_the_cards_are_shown_again(
     kubectl: Kubectl, machines: Machines, program: str
