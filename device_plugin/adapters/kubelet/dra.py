@@ -3,9 +3,14 @@
 k8s.io/kubelet/pkg/apis: pluginregistration/v1, dra/v1, dra-health/v1alpha1. The kubelet watches the folder
 plugins_registry, and registers the driver of each socket there. PluginInfo names no other endpoint, so the kubelet
 calls the driver at that same socket, by its own path of the folder.
+
+Each process has a socket of another name. If the socket of a killed agent is there when the kubelet starts, the kubelet
+dials it for 10 s, and again after 0.5, 1, 2 s and so on, up to two minutes (goroutinemap in its source); a new socket
+of the same name would be dialled no earlier.
 """
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +63,7 @@ class DraServer(
         self, driver: str, node: str, folder: Path, handler: ClaimHandler, kubelet: Callable[[], object]
     ) -> None:
         self.driver = driver
-        self.path = folder / f"{driver}-reg.sock"
+        self.path = folder / f"{driver}-{secrets.token_hex(4)}-reg.sock"
         self._node = node
         self._handler = handler
         self._kubelet = kubelet
@@ -83,14 +88,18 @@ class DraServer(
         return self._refusal
 
     def start(self) -> None:
-        """Serve on a new socket, which makes the kubelet register the driver. Raises KubeletError."""
+        """Remove the driver's sockets, and serve on a new one, which makes the kubelet register the driver.
+
+        Raises KubeletError.
+        """
         self.stop()
         server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix=self.driver))
         rpc.add_DRAPluginServicer_to_server(self, server)
         registration_rpc.add_RegistrationServicer_to_server(self, server)
         health_rpc.add_DRAResourceHealthServicer_to_server(self, server)
         try:
-            self.path.unlink(missing_ok=True)
+            for left in self.path.parent.glob(f"{self.driver}-*reg.sock"):
+                left.unlink(missing_ok=True)
             server.add_insecure_port(f"unix:{self.path}")
         except (OSError, RuntimeError) as error:
             raise KubeletError(

@@ -99,7 +99,7 @@ def kubelet() -> Iterator[Kubelet]:
 
 def test_the_kubelet_finds_the_driver_at_the_socket_at_which_it_registers(kubelet: Kubelet) -> None:
     info = kubelet.info()
-    assert kubelet.driver.path.name == "dcu.vgpu.io-reg.sock"
+    assert list(kubelet.folder.iterdir()) == [kubelet.driver.path]
     assert (info.type, info.name, info.endpoint) == ("DRAPlugin", DRIVER, "")
     assert list(info.supported_versions) == ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
 
@@ -131,11 +131,17 @@ def test_a_driver_whose_socket_is_gone_does_not_serve_until_it_starts_again(kube
     assert not kubelet.driver.registered, "the kubelet has not seen the new socket yet"
 
 
-def test_a_socket_that_a_killed_agent_left_is_replaced(kubelet: Kubelet) -> None:
+def test_the_socket_of_a_killed_agent_is_removed_and_not_used_again(kubelet: Kubelet) -> None:
+    """The kubelet would wait before it dials a socket of this name again."""
+    other = DraServer("hcu.vgpu.io", "n1", kubelet.folder, kubelet.claims, lambda: 1)
     again = DraServer(DRIVER, "n1", kubelet.folder, kubelet.claims, lambda: 1)
+    other.start()
     again.start()
     assert again.serving
+    assert again.path != kubelet.driver.path
+    assert set(kubelet.folder.iterdir()) == {again.path, other.path}
     again.stop()
+    other.stop()
 
 
 def test_a_folder_that_is_not_mounted_is_an_error_with_the_cure(kubelet: Kubelet) -> None:
