@@ -32,6 +32,10 @@ TIMES = 10
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-cov")
 # Pods of test_reuse.py.
 REUSES = 300
+# The last of these tests takes a node away.
+CLAIMS = tuple(
+    f"tests/e2e/nightly/test_{name}.py" for name in ("claim_bursts", "claim_writes", "claims", "claim_nodes")
+)
 # By part: its lanes, each with its own cluster.
 LANES = {
     "older": (
@@ -49,7 +53,7 @@ LANES = {
     "deployments": (Lane("deployments", 2, ("tests/e2e/nightly/test_deployments.py",)),),
     "autoscaling": (Lane("autoscaling", 2, ("tests/e2e/nightly/test_autoscaling.py",)),),
     "kueue": (Lane("kueue", 2, ("tests/e2e/nightly/test_kueue.py",), components=("jobs",)),),
-    "claims": (Lane("claims", 2, ("tests/e2e/nightly/test_claims.py",), components=("dra",)),),
+    "claims": (Lane("claims", 2, CLAIMS, components=("dra",)),),
     "kinds": (Lane("kinds", 1, ("tests/e2e/nightly/test_kinds.py",), components=("jobs",), settings=QUICK),),
 }
 
@@ -115,7 +119,7 @@ def kinds() -> Ended:
 
 
 def claims() -> Ended:
-    """2,000 random pods, half of them by ResourceClaims, while programs and nodes die."""
+    """ResourceClaims: bursts, kills at each write, 2,000 random pods while programs and nodes die, a lost node."""
     return lanes(LANES["claims"])
 
 

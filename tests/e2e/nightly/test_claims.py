@@ -164,18 +164,19 @@ def test_all_accounts_agree_while_programs_and_nodes_die(
     assert eventually(lambda: not kubectl.items(CLAIMS), 60)
     assert eventually(lambda: not list(service.ledger_slices(service.leader())), 60)
     for node in nodes.names():
-        assert eventually(partial(_is_clean, machines, node), 30), _files(machines, node)
+        assert eventually(partial(is_clean, machines, node), 30), files(machines, node)
 
 
 def _all_ended(kubectl: Kubectl) -> bool:
     return all(pod["status"]["phase"] in ENDED for pod in kubectl.items())
 
 
-def _files(machines: Machines, node: str) -> list[str]:
+def files(machines: Machines, node: str) -> list[str]:
     """The folders and CDI specs of containers on the node."""
     found = "ls -d /var/lib/vgpu/slices/*/* /var/run/cdi/vgpu-*.json 2>/dev/null || true"
     return machines.run(node, "sh", "-c", found).split()
 
 
-def _is_clean(machines: Machines, node: str) -> bool:
-    return not _files(machines, node)
+def is_clean(machines: Machines, node: str) -> bool:
+    """True if the node has no files of containers."""
+    return not files(machines, node)
