@@ -13,7 +13,7 @@ from hack.measure import pairs
 from hack.measure.pairs import BENCHES, PROJECT, Compared, culprit
 
 SMALL = {
-    "extender": ["--nodes", "20", "--fill", "0.5", "--seconds", "1"],
+    "extender": ["--nodes", "3", "--cards", "2", "--seconds", "2"],
     "refusals": ["--nodes", "40", "--requests", "18"],
     "rounds": ["--large", "20", "--nodes", "8"],
 }
