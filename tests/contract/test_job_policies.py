@@ -406,6 +406,7 @@ def test_where_queues_are_required_a_job_of_before_stays_without(cluster: Cluste
         assert cluster.patch(f"{jobs}/{name}", annotated(note="mine")).code == 200
 
 
+@since("1.36", "a suspended Job whose resources may be changed")
 def test_where_queues_are_required_what_asks_is_what_a_job_asks_now(
     cluster: Cluster, strict: str, name: str
 ) -> None:
