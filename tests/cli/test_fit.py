@@ -13,6 +13,7 @@ from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.builders import objects
 from tests.builders.cards import CORES, MEM
+from tests.builders.claims import claim
 from tests.cli.fleet import Fleet
 from tests.contract.cluster import PODS
 from tests.pages import PROJECT
@@ -197,17 +198,30 @@ def test_a_pod_that_asks_by_a_claim_is_to_be_written_in_amounts(
 ) -> None:
     """A pod of the cluster that asks by a claim shows that claims are served there."""
     if served:
-        container = {**objects.container(), "resources": {"claims": [{"name": "card"}]}}
-        claims = [{"name": "card", "resourceClaimName": "c"}]
-        half_full.post(
-            PODS,
-            objects.pod(
-                "there", containers=[container], resourceClaims=claims, schedulerName="vgpu-scheduler"
-            ),
-        )
+        half_full.post(PODS, objects.claiming("there", "c"))
     assert fit(half_full, str(PROJECT / "examples/claim.yaml")) == 1
     said = "notebook-by-claim: asks by a ResourceClaim, which is not read here: write what it asks for"
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_a_pod_whose_claim_exists_is_placed_where_claims_are_prepared(
+    fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, prepares: bool
+) -> None:
+    fleet.node("n1", 2, claims=prepares)
+    fleet.post(PODS, objects.claiming("there", "c"))
+    made = claim(capacity={"memory": "4Gi", "cores": "15"})
+    fleet.post(
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", {**made, "metadata": {"name": "slice"}}
+    )
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(objects.claiming("p", "slice")))
+    assert fit(fleet, str(file)) == int(not prepares)
+    said = capsys.readouterr().out
+    assert said.startswith(
+        f"default/p: {int(prepares)} of 1 fit now (hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15)"
+    )
+    assert ("2 cards: 2 on nodes that prepare no ResourceClaims" in said) is not prepares
 
 
 def test_a_card_family_of_another_plugin_is_no_mistake(

@@ -357,12 +357,7 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 
 def claiming(fleet: Fleet, name: str) -> None:
     """A pod that asks by the ResourceClaim `slice`."""
-    container = {**objects.container(), "resources": {"claims": [{"name": "gpu"}]}}
-    claims = [{"name": "gpu", "resourceClaimName": "slice"}]
-    fleet.post(
-        PODS,
-        objects.pod(name, containers=[container], resourceClaims=claims, schedulerName="vgpu-scheduler"),
-    )
+    fleet.post(PODS, objects.claiming(name, "slice"))
 
 
 def test_a_pod_that_asks_by_a_claim_is_told_what_its_claim_lacks(
