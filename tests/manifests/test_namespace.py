@@ -16,10 +16,10 @@ NAMESPACE = "gpu-team"
 LAST = ("parameters", "namespace")
 
 
-@pytest.fixture
-def moved(tmp_path: Path) -> Installation:
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """The default overlay with all components, in another namespace."""
-    manifests = shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    manifests = shutil.copytree(MANIFESTS, tmp_path_factory.mktemp("moved") / "manifests")
     file = manifests / "components/namespace/kustomization.yaml"
     file.write_text(file.read_text().replace("- name=vgpu\n", f"- name={NAMESPACE}\n"))
     overlay = manifests / "overlays/mine"

@@ -22,7 +22,7 @@ from device_plugin.core.requests import Gang, PodRequest
 from tests.builders.requests import slice_request
 from tests.cluster.world import Clock
 
-HOUR = 3600.0
+SPAN = 1200.0
 
 
 @cache
@@ -55,10 +55,10 @@ class Asker:
 
 
 def spent(askers: list[tuple[str, str]], seconds: float = 0.5) -> dict[tuple[str, str], float]:
-    """What each takes of an hour of placing, if each is tried whenever it may, and refused after `seconds`."""
+    """What each takes of SPAN seconds of placing, if each is tried whenever it may, and refused after `seconds`."""
     asker, taken = Asker(), dict.fromkeys(askers, 0.0)
     started = asker.clock.now
-    while asker.clock.now < started + HOUR:
+    while asker.clock.now < started + SPAN:
         asker.clock.now += 0.1
         for each in askers:
             if asker.tries(*each, seconds):
@@ -69,14 +69,14 @@ def spent(askers: list[tuple[str, str]], seconds: float = 0.5) -> dict[tuple[str
 @pytest.mark.no_cover
 def test_one_namespace_takes_its_share() -> None:
     (share,) = spent([("a", "")]).values()
-    assert 0.9 * SHARE <= share <= SHARE + BURST / HOUR + 0.01
+    assert 0.9 * SHARE <= share <= SHARE + BURST / SPAN + 0.01
 
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("count", [5, 10, 40])
 def test_all_namespaces_together_take_no_more_than_the_total_in_equal_parts(count: int) -> None:
     shares = spent([(f"ns-{number}", "") for number in range(count)])
-    most = TOTAL_SHARE + MOST_BURSTS * TOTAL_BURST / HOUR + 0.02
+    most = TOTAL_SHARE + MOST_BURSTS * TOTAL_BURST / SPAN + 0.02
     assert 0.8 * TOTAL_SHARE <= sum(shares.values()) <= most
     assert max(shares.values()) <= 1.5 * min(shares.values())
 
@@ -85,7 +85,7 @@ def test_all_namespaces_together_take_no_more_than_the_total_in_equal_parts(coun
 def test_a_namespace_of_many_gangs_takes_no_more_than_one_of_one_gang() -> None:
     shares = spent([("many", f"g{number}") for number in range(20)] + [("one", "g")])
     many = sum(share for (namespace, _), share in shares.items() if namespace == "many")
-    assert many <= SHARE + 2 * MOST_BURSTS * BURST / HOUR
+    assert many <= SHARE + 2 * MOST_BURSTS * BURST / SPAN
     assert shares["one", "g"] >= 0.9 * SHARE
 
 

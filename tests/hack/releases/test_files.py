@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from spdx_tools.spdx.parser.parse_anything import parse_file
+from spdx_tools.spdx.parser.json.json_parser import parse_from_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from device_plugin.core.contract import annotations
@@ -41,7 +41,7 @@ def test_the_bill_names_what_each_product_contains_and_a_validator_accepts_it(tm
         "kubectl-vgpu": sbom.locked(krew.LOCK, krew.PYTHONS),
     }
     (tmp_path / "bill.spdx.json").write_text(json.dumps(sbom.document("1", "2026-01-01T00:00:00Z", parts)))
-    bill = parse_file(str(tmp_path / "bill.spdx.json"))
+    bill = parse_from_file(str(tmp_path / "bill.spdx.json"))
     assert not validate_full_spdx_document(bill)
     names = {each.spdx_id: each.name for each in bill.packages}
     contained: dict[str, set[str]] = {}
