@@ -48,6 +48,8 @@ RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The file with the words of each call of kubectl."""
     monkeypatch.setattr(logs, "LOOK_SECONDS", 0.02)
+    # Pods run on after their Job's end: the kubectl here would print no more of them.
+    monkeypatch.setattr(logs, "OUTPUT_SECONDS", 0.1)
     monkeypatch.setattr(pod_logs, "AGAIN_SECONDS", 0.02)
     monkeypatch.setattr(pod_logs, "REST_SECONDS", 0.02)
     programs = tmp_path / "programs"

@@ -201,8 +201,14 @@ def test_each_change_of_a_cards_health_is_sent_with_its_name(kubelet: Kubelet) -
     assert (second.health, second.message) == (health_pb.UNHEALTHY, "card DCU-0 is unhealthy: hot")
 
 
-def test_health_that_does_not_change_is_sent_again(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is made after this sends its devices' health again at once."""
     monkeypatch.setattr(dra, "HEALTH_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("often")
+def test_health_that_does_not_change_is_sent_again(kubelet: Kubelet) -> None:
     kubelet.driver.update({"card-0": DeviceHealth(healthy=True, message="card DCU-0")})
     stream = kubelet.health()
     assert all(len(next(stream).devices) == 1 for _ in range(3))
