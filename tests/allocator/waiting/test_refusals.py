@@ -15,6 +15,7 @@ from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import FAMILY, card, inventory
 from tests.builders.pods import pod
 from tests.cluster.world import Clock, FakeApi, Replica, World
+from tests.effort import TIMES
 
 NODES = ("n1", "n2", "n3", "n4")
 
@@ -54,7 +55,7 @@ def _random_world(rng: random.Random) -> tuple[World, dict[str, Inventory]]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3 * TIMES))
 def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker: MockerFixture) -> None:
     rng = random.Random(seed)
     world, shown = _random_world(rng)
@@ -116,7 +117,7 @@ def _reasons(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3 * TIMES))
 def test_what_a_pod_is_told_again_is_what_a_fresh_decision_says(seed: int, mocker: MockerFixture) -> None:
     """While other pods come and end and inventories change: all nodes, and of lasting refusals each node's reason."""
     rng = random.Random(seed)

@@ -22,7 +22,7 @@ from tests.core.placement.test_oracle import FAMILIES, mixed_card, mixed_request
 from tests.effort import TIMES
 from tests.requirement import require
 
-ROUNDS = 12 * TIMES
+ROUNDS = 6 * TIMES
 
 
 @pytest.fixture(autouse=True)

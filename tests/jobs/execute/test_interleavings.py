@@ -7,9 +7,10 @@ import pytest
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend
 from device_plugin.jobs.stages import Stage, stage
+from tests.effort import TIMES
 from tests.jobs.execute.world import Cluster, Engine
 
-CARDS, MOST, SEEDS = 8, 8, 40
+CARDS, MOST, SEEDS = 8, 8, 20 * TIMES
 QUIET = (Stage.NONE, Stage.OVER)
 
 
