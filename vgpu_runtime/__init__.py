@@ -1,1 +1,1 @@
-"""Both halves of the container contract: the C library, and the Python that writes its config and reads its region."""
+"""The C library that enforces a container's limits, and the Python that writes its config and reads its counters."""

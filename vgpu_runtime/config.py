@@ -106,7 +106,10 @@ class CardLimit(Generic[Family]):
 
 @dataclass(frozen=True, slots=True)
 class SliceConfig(Generic[Family]):
-    """A container's vgpu.conf: its slices, in the order of the region's cards. `enforcement` is one of MODES."""
+    """A container's vgpu.conf: its slices, in the order of the file's cards. `enforcement` is one of MODES.
+
+    The cards have the same order in the usage region, the file of the container's counters (region.py).
+    """
 
     pod: str
     container: str

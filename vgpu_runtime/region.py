@@ -43,7 +43,7 @@ class RegionUsage:
     """The use of cards by the live processes of a container.
 
     `used_bytes[i]` and `denied[i]` belong to the i-th card of vgpu.conf. `denied` counts refused allocations since the
-    region was made; `live_slots` counts processes that use a card through the library now.
+    region file was made; `live_slots` counts processes that use a card through the library now.
     """
 
     used_bytes: tuple[int, ...]
@@ -52,7 +52,7 @@ class RegionUsage:
 
 
 def create(path: Path) -> None:
-    """Create an empty region at `path`, with all of its disk blocks allocated, in place of an existing file.
+    """Create an empty region (file of counters) at `path`, with its disk blocks allocated; replaces an old file.
 
     Mode 0666: any user in the container writes. Raises OSError, on a full filesystem too.
     """
@@ -67,8 +67,9 @@ def create(path: Path) -> None:
 def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsage:
     """The memory that live processes use, and the number of refused allocations of all processes.
 
-    Each process counts in a slot of the region, and the results are sums over slots. A process is alive while it holds
-    the lock of its slot. Never blocks. Raises RegionError, or OSError if there is no file.
+    Each process counts in its own slot (a column of counters) of the region, and the results are sums over slots. A
+    process is alive while it holds the lock of its slot. Never blocks. Raises RegionError, or OSError if there is no
+    file.
 
     If the search for locks takes longer than PROBE_SECONDS, RegionError is raised. `clock` measures CPU time, so that
     waiting on a busy machine does not count.
@@ -109,7 +110,7 @@ def locked(fd: int, byte: int) -> bool:
 
 
 def _live_slots(fd: int, clock: Callable[[], float]) -> list[int]:
-    """The slots of live processes, each of which holds a lock on its slot.
+    """The numbers of the slots (columns of counters) whose processes are alive: each process holds a lock on its slot.
 
     Raises RegionError if the search takes too long. In each query the kernel searches all locks of the file, and a
     tenant can make any number of them, so queries must be few. A query returns one lock in a range of slots, or none;

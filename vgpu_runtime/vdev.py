@@ -62,13 +62,15 @@ def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id:
 
 
 def pipe_of(text: str) -> int | None:
-    """The pipe id in a text made by `render`; None if the text has none."""
+    """The pipe id, the driver's number of the slice, in a text made by `render`; None if the text has none."""
     match = re.search(r"^pipe_id: ([0-9]{1,2})$", text, re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def free_pipe(busy: Collection[int], last: int | None = None) -> int | None:
-    """A pipe for a new slice, not one of `busy`, the pipes of the card's live slices; None if all are busy.
+    """A pipe, the driver's number of a slice, for a new slice; None if all are busy.
+
+    `busy` are the pipes of the card's live slices.
 
     The first four pipes are tried first, beginning after `last`, the pipe that was given before; then the others. The
     driver needs about a second to free a pipe: so a restarted container does not get the pipe that it just left.

@@ -42,7 +42,7 @@ def create(folder: Path) -> None:
 
 
 def read(folder: Path) -> Iterator[Record]:
-    """The records that the driver keeps now."""
+    """The records of slices (a process's use of a slice) that the driver keeps now."""
     with (folder / "state/pipes").open("rb") as file:
         content = file.read(CARDS * PIPES * RECORD.size)
         for index, (_, _, seen, vram_bytes, identifier, *_) in enumerate(RECORD.iter_unpack(content)):
@@ -51,7 +51,7 @@ def read(folder: Path) -> Iterator[Record]:
 
 
 def refresh(folder: Path) -> None:
-    """Write the records into the simulated sysfs, and remove those that the driver no longer keeps."""
+    """Write the records of slices in use into the simulated sysfs, and remove those that the driver no longer keeps."""
     gpu_ids = [int(found) for found in _GPU_ID.findall((folder / "driver.conf").read_text(encoding="ascii"))]
     shown = {f"0x{gpu_ids[record.card]:x}@{record.pipe}": record for record in read(folder)}
     root = folder / RECORDS

@@ -1,6 +1,7 @@
 """Used memory (VRAM) of simulated cards: a file with a slot for each process that uses a card.
 
-Driver and layout: driver/vram.c. A slot counts while its process holds the slot's lock, so until the process ends.
+Driver and layout: driver/vram.c. A slot, the bytes that one process uses, counts while its process holds the slot's
+lock, so until the process ends.
 """
 
 import struct

@@ -38,7 +38,7 @@ struct card {
 	struct span uuid;
 	struct span pci;
 	struct span model;   /* shown to people */
-	struct span request; /* the container's limit, shown to people; empty if unknown */
+	struct span request; /* the text of the limit in the pod's spec; empty if unknown */
 	uint32_t gpu_id;
 	uint32_t render_minor;
 	uint64_t mem_bytes;
@@ -55,13 +55,13 @@ struct config {
 	struct span container;
 	struct span enforcement;
 	unsigned card_count;
-	struct card cards[CONFIG_MAX_CARDS]; /* the i-th card has index i in the usage region */
+	struct card cards[CONFIG_MAX_CARDS]; /* the i-th card has index i in the file of counters too */
 };
 
 /* Parses `length` bytes of vgpu.conf; the spans of `config` point into `text`. Returns NULL, or the fault as text. */
 const char *config_parse(const char *text, size_t length, struct config *config);
 
-/* The two words of a card's request, as people write it: `hygon.com/dcu-mem:` and `4`. */
+/* The two words of the limit that a container asked for, as people write it: `hygon.com/dcu-mem:` and `4`. */
 struct request_words {
 	struct span resource;
 	struct span amount;

@@ -1,4 +1,4 @@
-/* Returns the paths of the two files that the library opens: vgpu.conf and the usage region. */
+/* Returns the paths of the two files that the library opens: vgpu.conf and the usage region (the counters). */
 #ifndef VGPU_PATHS_CHOSEN_H
 #define VGPU_PATHS_CHOSEN_H
 

@@ -25,7 +25,7 @@ struct table {
 	size_t count;    /* the number of entries and reservations */
 };
 
-/* Reserves room for one more entry; returns false, and reserves none, if there is no memory. */
+/* Reserves room for one more entry; returns true, or false if there is no memory. */
 bool table_reserve(struct table *table);
 void table_unreserve(struct table *table);
 
@@ -38,7 +38,10 @@ void table_put(struct table *table, struct entry entry);
  */
 struct entry *table_get(const struct table *table, uint64_t key);
 
-/* Removes an entry, but keeps its room reserved so that table_put can restore it; returns false if there is none. */
+/*
+ * Removes the entry with this key, and copies it to `taken`; returns false if there is none. The entry's room stays
+ * reserved, so that table_put can restore it.
+ */
 bool table_take(struct table *table, uint64_t key, struct entry *taken);
 
 /* Removes all entries and reservations. */

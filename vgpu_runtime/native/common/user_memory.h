@@ -11,10 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies `size` bytes from the program's address `from`; false if they cannot be read. Does not change errno. */
+/*
+ * Copies `size` bytes from the program's address `from`; true on success, false if they cannot be read. Does not change
+ * errno.
+ */
 bool user_read(void *to, uint64_t from, size_t size);
 
-/* Copies `size` bytes to the program's address `to`; false if they cannot be written. Does not change errno. */
+/*
+ * Copies `size` bytes to the program's address `to`; true on success, false if they cannot be written. Does not change
+ * errno.
+ */
 bool user_write(uint64_t to, const void *from, size_t size);
 
 #endif

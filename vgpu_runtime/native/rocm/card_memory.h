@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the slice's figure for the file `path` to `text`; false if it is no such file of a card in the config. */
+/*
+ * Writes the slice's figure for the file `path` to `text`, and returns true; false if it is no such file of a card in
+ * the config.
+ */
 bool card_memory_text(const char *path, char *text, size_t size);
 
 #endif

@@ -28,10 +28,12 @@ struct device {
  */
 struct device device_of(int fd, unsigned type);
 
-/* Returns the index in the config of the DRM device's card, or -1. Does not change errno. */
+/*
+ * Returns the index in the config of the DRM device's card; -1 if the config has no such card. Does not change errno.
+ */
 int device_card(const struct device *device);
 
-/* Calls fstat(2) so that descriptors of a simulated driver show the devices for which they stand; false on failure. */
+/* Writes what fstat(2) says into `status`; true on success. Descriptors of a simulated driver show their devices. */
 bool device_identify(int fd, struct stat *status);
 
 #endif

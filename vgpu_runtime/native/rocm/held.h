@@ -25,10 +25,11 @@
 #define HELD_NO_NAME UINT64_MAX
 
 /*
- * Charges `bytes` (whole pages) to a card, and reserves room for a name in `names`; returns false if this is refused.
- * The charge is in the usage region before the driver is asked: if the process is killed in between, its slot counts
- * too much until the slot is free again. A descriptor may be closed without a call of held_close (dup2, close_range);
- * this function, held_file and held_used therefore look for names that are gone.
+ * Charges `bytes` (whole pages) to the slice's card with this index, and reserves room for a name in `names`. Returns
+ * true if this was done, false if it is refused: the limit or the process's memory does not allow it. The charge is in
+ * the usage region (the container's file of counters) before the driver is asked: if the process is killed in between,
+ * its counters there are too high until their place is free again. A descriptor may be closed without a call of
+ * held_close (dup2, close_range); this function, held_file and held_used therefore look for names that are gone.
  */
 bool held_charge(struct table *names, int card, uint64_t bytes);
 
@@ -39,7 +40,7 @@ int held_file(int fd);
 void held_made(struct table *names, uint64_t key, int card, uint64_t bytes);
 void held_not_made(struct table *names, int card, uint64_t bytes);
 
-/* Asks the driver to release the name `key`, and takes back the charge if it was the last one; result of ioctl(2). */
+/* Asks the driver to release the name `key`, and takes back the charge if it was the last one; returns as ioctl(2). */
 int held_let_go(struct request *request, struct table *names, uint64_t key);
 
 /* Records that the memory with the name `key` was exported as this DMA-buf. */
@@ -53,7 +54,7 @@ void held_exported(const struct table *names, uint64_t key, int dmabuf);
 uint64_t held_import(struct table *names, int dmabuf);
 void held_imported(struct table *names, uint64_t share, uint64_t key);
 
-/* Closes a descriptor, and takes back charges of memory that has no name any more; the result is that of close(2). */
+/* Closes a descriptor, and takes back charges of memory that has no name any more; returns as close(2). */
 int held_close(int fd);
 
 /* Returns the bytes of `card` that all processes of the slice hold. */

@@ -7,8 +7,8 @@
 #include "vgpu_kfd.h"
 
 /*
- * The bytes of a request's arguments, by the request's number; 0 if it is passed on without a check. It is a table,
- * because every ioctl of a program is looked up in it.
+ * The size in bytes of a request's arguments, by the request's number; 0 if it is passed on without a check. It is a
+ * table, because every ioctl of a program is looked up in it.
  */
 extern const unsigned char kfd_sizes[1 << _IOC_NRBITS];
 
@@ -24,7 +24,7 @@ static inline bool kfd_owns(unsigned code)
 /* Returns the index in the config of the card with this id of KFD, or -1. */
 int kfd_card(uint32_t gpu_id);
 
-/* Handles one request; the result is that of ioctl(2). */
+/* Handles one request; returns as ioctl(2): 0, or -1 with errno set. */
 int kfd_request(int fd, unsigned code, void *arguments);
 
 #endif

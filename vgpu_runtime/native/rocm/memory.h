@@ -1,5 +1,6 @@
 /*
- * Hold the memory limit: each function handles one kind of request to KFD, and calls the driver. Results as ioctl(2).
+ * Enforces the memory limit: each function handles one kind of request to KFD, and calls the driver. The returned int
+ * is that of ioctl(2): 0, or -1 with errno set.
  */
 #ifndef VGPU_MEMORY_H
 #define VGPU_MEMORY_H
@@ -10,11 +11,14 @@
 int memory_alloc(struct request *request);
 int memory_free(struct request *request);
 
-/* Export memory as a DMA-buf, and import a DMA-buf: memory of this process gets a second name, and no second charge. */
+/*
+ * memory_export makes a DMA-buf of memory; memory_import makes memory of a DMA-buf. If this process already has the
+ * memory, it gets a second handle and is not charged again.
+ */
 int memory_export(struct request *request);
 int memory_import(struct request *request);
 
-/* Returns the available memory: the driver's figure, or the free rest of the slice if that is less. */
+/* Writes the available memory into the request: the driver's figure, or the free rest of the slice if that is less. */
 int memory_available(struct request *request);
 
 #endif

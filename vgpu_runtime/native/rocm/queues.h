@@ -1,4 +1,7 @@
-/* Hold queues to the slice's compute units: each function handles one kind of request to KFD. Results as ioctl(2). */
+/*
+ * Limits queues to the slice's compute units: each function handles one kind of request to KFD. The returned int is
+ * that of ioctl(2): 0, or -1 with errno set.
+ */
 #ifndef VGPU_QUEUES_H
 #define VGPU_QUEUES_H
 

@@ -24,12 +24,12 @@ struct request {
 #define ARGUMENTS(request, type) ((type *)(void *)(request)->bytes)
 
 /*
- * Copies the program's arguments, if the command `takes` any; its structure has `size` bytes. False, with EFAULT, if
- * they cannot be read.
+ * Fills `request` with the program's arguments, if the command `takes` any; the command's structure has `size` bytes.
+ * Returns true, or false with errno EFAULT if the arguments cannot be read.
  */
 bool request_take(struct request *request, int fd, unsigned code, const void *arguments, unsigned size, bool takes);
 
-/* Sends the request to the driver; the result is that of ioctl(2). */
+/* Sends the request to the driver; returns as ioctl(2): 0, or -1 with errno set. */
 int request_send(struct request *request);
 
 /* Copies the results to the program; returns 0, or -1 with EFAULT. */

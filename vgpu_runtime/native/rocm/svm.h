@@ -5,7 +5,8 @@
  *
  * The library cannot count the part that is on a card, because munmap ends ranges and the driver moves them by itself.
  * So the memory stays on the host, where cards can use it too: locations on a card are removed from requests, and
- * XNACK, with which faults move memory, cannot be switched on. Both functions call the driver; results as ioctl(2).
+ * XNACK, with which faults move memory, cannot be switched on. Both functions call the driver. The returned int is that
+ * of ioctl(2): 0, or -1 with errno set.
  */
 #ifndef VGPU_SVM_H
 #define VGPU_SVM_H

@@ -8,7 +8,7 @@
 
 #define SYSFS_MAX (4096 + 128) /* a file of sysfs has at most a page; replaced numbers may be longer */
 
-/* Reads a file's first size - 1 bytes, and adds a zero; returns false, with an empty text, if nothing was read. */
+/* Reads a file's first size - 1 bytes into `text`, and adds a zero; returns true, or false if nothing was read. */
 bool sysfs_read(const char *path, char *text, size_t size);
 
 /* Reads a decimal number; returns the text after it, NULL if there is no digit. (sscanf would need the newest libc.) */

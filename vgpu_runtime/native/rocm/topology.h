@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the replaced content of `path` to `text`; false if it is no topology file of a card in the config. */
+/*
+ * Writes the replaced content of `path` to `text`, and returns true; false if it is no topology file of a card in the
+ * config.
+ */
 bool topology_text(const char *path, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Call libc's own functions, which this library interposes. */
+/* Calls libc's own functions, which this library interposes. Arguments, results and errno are those of libc. */
 #ifndef SIM_REAL_H
 #define SIM_REAL_H
 

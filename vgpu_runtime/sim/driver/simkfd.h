@@ -6,7 +6,8 @@
  * passes all other calls on by RTLD_NEXT. It is loaded after libvgpu.so, so that the library's calls reach it, as calls
  * reach a kernel.
  *
- * Functions that answer an ioctl return 0 or a negative errno.
+ * Functions that answer an ioctl return 0 or a negative errno, and so does each function that returns an int without a
+ * comment. A function that returns a bool returns true for "yes" or success.
  */
 #ifndef SIMKFD_H
 #define SIMKFD_H

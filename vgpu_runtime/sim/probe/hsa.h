@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /*
- * Allocates from the coarse-grained pool of the `device`-th GPU; HSA's two errors for too many bytes are returned as
- * "hipErrorOutOfMemory".
+ * Allocates from the coarse-grained pool of the `device`-th GPU. Returns "hipSuccess", or the name of an error; HSA's
+ * two errors for too many bytes are returned as "hipErrorOutOfMemory".
  */
 const char *hsa_pool_alloc(int device, uint64_t bytes);
 
