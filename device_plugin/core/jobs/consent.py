@@ -46,7 +46,7 @@ class Claim:
 
     @classmethod
     def of(cls, unit: Unit, draft: Draft, rules: Rules) -> "Claim":
-        """The facts about a unit of jobs in this draft of a plan."""
+        """The facts about a unit, jobs that start together, in the draft of a round's plan."""
         first = unit[0].spec
         return cls(
             priority(unit), first.queue, first.group_key,
@@ -122,7 +122,7 @@ class Stoppable:
 
 
 def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if a running job may be made narrower for the waiting jobs that the claim describes.
+    """True if a running job may be made narrower for the waiting jobs that `claim` (facts about them) describes.
 
     Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the claim
     must not be `early`, and the job must be past `kept_until` and have run for `narrow_s`. If the claim is of another
@@ -145,7 +145,7 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 
 
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if these running jobs may be stopped for the waiting jobs that the claim describes.
+    """True if these running jobs may be stopped for the waiting jobs that `claim` (facts about them) describes.
 
     Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the
     running jobs must be `willing`, past `kept_until`, and no split (job of sub-tasks); the claim must not be `early`.
@@ -181,7 +181,7 @@ def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bo
 
 
 def _shares(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if the job and the claim share a queue, or if the job's queue has more cards per weight than the claim's."""
+    """True if job and `claim` (waiting jobs) are of one queue, or the job's queue has more cards for its weight."""
     queue = job.spec.queue
     return queue == claim.queue or share(draft, queue, rules) > claim.share
 

@@ -35,7 +35,7 @@ LEAST_USED, MOST_USED = 0.5, 0.9
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A waiting unit of jobs: the seconds that it has `waited`, and the seconds that it will `run`.
+    """A unit of waiting jobs that start together: the seconds that it has `waited`, and will `run`.
 
     `over` is the share of the pool by which the unit's cards and the usual use together exceed the pool; above 0 the
     unit is wide.
@@ -77,7 +77,9 @@ class Delays:
         )
 
     def outweighed(self, unit: Unit, start_s: float = 0.0) -> bool:
-        """True if the unit's jobs have waited for longer than they delay later jobs if they start in `start_s` seconds.
+        """True if a unit (jobs that start together) has waited longer than it delays later jobs.
+
+        It would start in `start_s` seconds.
 
         Other due wide jobs run right after the unit, so they are counted with it. Also true for a unit that is not wide
         or has waited for LONGEST_S; for a stopped job, because the engine promises the latest time at which it goes on;

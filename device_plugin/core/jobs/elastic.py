@@ -16,7 +16,9 @@ def score(job: JobState, width: int) -> float:
 
 
 def grow(draft: Draft, rules: Rules) -> None:
-    """Widen jobs while cards are free: jobs of this plan, and running jobs whose width has not changed lately.
+    """Widen jobs while cards are free: jobs that this plan starts, and running jobs not changed lately.
+
+    The width of a job is the number of its pods.
 
     Each step takes the queue with the fewest cards for its weight, and in this queue the job to which a further card
     adds most speed. Queues are compared by cards only, because speeds are reported by the jobs themselves and must not

@@ -55,7 +55,7 @@ COMPARED_S = 600.0
 
 
 def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -> Plan:
-    """The plan of one round; `room` must hold all replicas that hold cards now.
+    """The plan (changes of jobs) of one round; `room` must hold all replicas that hold cards now.
 
     Afterwards `room` holds the replicas of the plan.
     """
@@ -72,7 +72,7 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
 
 
 def _refuse(draft: Draft) -> None:
-    """Refuse jobs that contradict others of their group or split (sub-tasks), or that do not fit the empty pool.
+    """Refuse jobs that contradict others of their group or split (sub-tasks), or that would not fit if nothing ran.
 
     A job that has run before is not refused. Closed cards count as open cards here.
     """
@@ -162,7 +162,7 @@ class _Admission:
         self._reservations.end()
 
     def _some(self, units: Sequence[Unit]) -> Sequence[Unit]:
-        """Admit the units of jobs that fit, on free cards or by making room; returns the units that still wait.
+        """Admit the units (jobs that start together) that fit, on free cards or by making room; returns the others.
 
         Cards are reserved for a due unit that does not fit.
         """
@@ -204,7 +204,7 @@ class _Admission:
         return any(not self._draft.width(job) or job.spec.parts for job in unit)
 
     def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
-        """True if the unit of jobs must wait although there may be room; the reason is recorded for its due jobs.
+        """True if a unit (jobs that start together) must wait although there may be room; a due job gets the reason.
 
         A unit that lost its work when it was stopped waits behind units of higher priority, because it could be stopped
         again. A unit also waits if jobs that may not be stopped already hold its queue's share of the cards.
@@ -224,7 +224,7 @@ class _Admission:
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
-        """The other units of jobs that may be admitted together with `unit`, in their order.
+        """The other units (jobs that start together) that may be admitted together with `unit`, in their order.
 
         If the caller admits a unit, the unit counts in its queue's share before the next unit is returned.
         """
@@ -240,7 +240,7 @@ class _Admission:
 
 
 def _startable(draft: Draft) -> Iterator[JobState]:
-    """The waiting jobs that are neither admitted nor refused in this draft."""
+    """The waiting jobs that are neither admitted nor refused in this draft of a plan."""
     for key, job in draft.jobs.items():
         if job.queued and not draft.widths[key] and key not in draft.refused:
             yield job
@@ -256,7 +256,7 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
-    """A key of all that decides whether a unit of jobs is admitted: if one unit fails, all units with this key fail.
+    """A key of all that decides if a unit (jobs that start together) is admitted: all with a failed key fail.
 
     The user is part of the key, because each user has a search budget of his own.
     """
@@ -293,7 +293,7 @@ def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
 
 
 def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The times at which a job becomes due, or may be shrunk or stopped; used while jobs wait."""
+    """The times at which a job becomes due (has waited too long), or may be shrunk or stopped; used while jobs wait."""
     if lately_changed(job, draft.now, rules):
         yield yielded_to_at(job, rules)
     if not draft.width(job):

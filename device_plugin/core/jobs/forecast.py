@@ -44,7 +44,7 @@ def known_ends(
 
 
 def _start(unit: Unit, ending: Sequence[tuple[float, JobState]], room: Room) -> float | None:
-    """The time of the first end after which the unit's jobs have room; None if they have room now, or never get it."""
+    """The time of the first end after which the unit (jobs that start together) has room; None if now, or never."""
     if any(room.capacity(job.spec) < job.spec.least for job in unit) or _fits(unit, room):
         return None
     near = room.givers([job.spec for job in unit])

@@ -163,7 +163,7 @@ class JobSpec:
 
 
 class Telling(Enum):
-    """A grade of a program's reports: whether it has reported enough progress to compute a rate."""
+    """A grade of a program's reports: whether it has reported enough progress to compute its speed."""
 
     NOTHING = "nothing"
     LITTLE = "little"
@@ -261,7 +261,7 @@ class JobState:
 
     @property
     def floor(self) -> int:
-        """The least width to which the running job may shrink.
+        """The least width (number of pods) to which the running job may shrink.
 
         A split (a job of sub-tasks) keeps the sub-tasks that have run for a while.
         """

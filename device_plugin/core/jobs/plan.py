@@ -19,7 +19,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A step: the width of a running job changes.
+    """A step of a plan: the width (number of pods) of a running job changes.
 
     If the job shrinks, `beneficiary` is the job that gets the cards; None if they are for no job.
     """
@@ -32,7 +32,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A step: the number of a split's sub-tasks that run at a time changes to `parallelism`."""
+    """A step of a plan: the number of a split's sub-tasks that run at a time changes to `parallelism`."""
 
     job: JobKey
     parallelism: int
@@ -48,7 +48,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A step: the job is refused, and `text` says what to do.
+    """A step of a plan: the job is refused, and `text` says what to do.
 
     The pool could not hold the job even if nothing ran, or the job contradicts other Jobs of its group or split.
     """
@@ -89,7 +89,7 @@ class Plan:
 
 
 class Draft:
-    """The widths of a plan that the round still changes, and the room that these widths leave.
+    """A plan that the round still changes: the jobs' widths (numbers of pods), and the room that they leave.
 
     `room` holds all replicas that hold cards now. Each change is made here and in the room; a change in a `trial` is
     undone unless the trial is kept. At most the share `use` of the room's cards may be in use.
@@ -116,7 +116,7 @@ class Draft:
         self._log: list[tuple[JobKey, int, JobKey | None]] = []
 
     def width(self, job: JobState) -> int:
-        """The width that the job has in this draft."""
+        """The width (number of pods) that the job has in this draft of a plan."""
         return self.widths[job.spec.key]
 
     def widen(self, job: JobState, width: int) -> bool:
@@ -145,12 +145,12 @@ class Draft:
         self.refused[job.spec.key] = text
 
     def narrowed(self, job: JobState) -> bool:
-        """True if the job gives cards to another job in this draft."""
+        """True if the job gives cards to another job in this draft of a plan."""
         return job.spec.key in self._beneficiaries
 
     @contextmanager
     def trial(self) -> Iterator["Attempt"]:
-        """A block in which changes are tried; at its end they are undone, unless `keep` of its Attempt was called."""
+        """A block in which changes of the draft are tried; at its end they are undone, unless its `keep` was called."""
         attempt, start = Attempt(), len(self._log)
         with self.room.trial() as change:
             yield attempt
@@ -180,7 +180,7 @@ class Draft:
         self.cards_by_user[user] = self.cards_by_user.get(user, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
-        """The plan: the steps that lead from the jobs' present widths to the draft's widths."""
+        """The plan: the steps that lead from the jobs' present widths (numbers of pods) to the draft's widths."""
         steps = sorted(self._steps(), key=_releasing_first)
         return Plan(tuple(steps), again, self.reserved, self.unreserved)
 

@@ -52,7 +52,7 @@ class Pools:
     key: str = POOL
 
     def of_node(self, name: str) -> Pool | None:
-        """The pool that a node belongs to; None if the node has no cards."""
+        """The pool (part of the cards) that a node belongs to; None if the node has no cards."""
         return next((pool for pool, names in self.nodes.items() if name in names), None)
 
 
@@ -121,7 +121,7 @@ def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
 
 
 def unit_key(job: JobSpec) -> UnitKey:
-    """The key of the Jobs that are planned together with this one: its group, else its split, else the job alone.
+    """The key of the Jobs that are planned together with this one: its group, else its split, else itself.
 
     A split is a job whose sub-tasks may be Jobs.
     """
@@ -154,7 +154,7 @@ class Fitting:
         self._by_kind: dict[object, tuple[Pool, ...]] = {}
 
     def of(self, jobs: Iterable[JobSpec]) -> tuple[Pool, ...]:
-        """The pools that have cards for every one of the jobs, in order; all pools if no job asks for cards.
+        """The pools (parts of the cards) that have cards for every one of the jobs; all pools if no job asks for cards.
 
         Cards on cordoned or ill nodes count for a job only if no pool has other cards for it.
         """

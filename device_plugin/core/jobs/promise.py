@@ -8,11 +8,12 @@ from device_plugin.core.ledger import CardState
 
 
 def kept(freed: Iterable[Slice], taken: Iterable[Slice], cards: Mapping[str, CardState]) -> tuple[Slice, ...]:
-    """The slices of a promise that must still be kept on one node: at most one for each card, ordered by uuid.
+    """The slices that must still be kept for a job on one node: at most one for each card, ordered by uuid.
 
-    `freed` are the promised slices. `taken` are the slices of the same cards that the promised job has got since; their
-    amounts are subtracted, even if they have other core groups. `cards` are the cards' states without this promise:
-    only their free part is kept, so a promise never conflicts with a grant.
+    `freed` are the promised slices, which pods that left have freed for the job. `taken` are the slices of the same
+    cards that the promised job has got since; their amounts are subtracted, even if they have other core groups.
+    `cards` are the cards' states without this promise: only their free part is kept, so a promise never conflicts with
+    a grant.
     """
     promised, used = _by_card(freed), _by_card(taken)
     found = (

@@ -40,14 +40,14 @@ def waits(draft: Draft, job: JobState) -> bool:
 
 
 def due_at(job: JobState, rules: Rules) -> float:
-    """The time from which a waiting or stopped job is due."""
+    """The time from which a waiting or stopped job is due: it then goes before others of its priority."""
     if job.phase is JobPhase.STOPPED:
         return job.since + _longest_stop(job, rules)
     return job.since + rules.age_s
 
 
 def _longest_stop(job: JobState, rules: Rules) -> float:
-    """The seconds after which a stopped job is due.
+    """The seconds after which a stopped job is due: it then goes before others of its priority.
 
     They are the limit of the rules, but may be fewer for a rigid job that has no sub-tasks and needs more cards than
     every other waiting job. Such a job is due after the time that it ran before, but at least `age_s`, if it needs more
@@ -96,7 +96,7 @@ def need(unit: Unit) -> float:
 
 
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
-    """Yield the units of jobs in the order of admission; each admission changes the order of queues and users.
+    """Yield the units (jobs that start together) in the order of admission, which each admission changes.
 
     `units` come in the order of `ordered`. A split comes again after each of its sub-tasks that was admitted.
     """
@@ -133,7 +133,7 @@ def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator
 
 
 def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
-    """The waiting units of jobs, and splits that could run more sub-tasks, in the order of their queues."""
+    """The waiting units (jobs that start together), and splits with more sub-tasks to run, in queue order."""
     service = _Service.of(jobs, _by_user(jobs, _held), rules)
     return sorted(_units(jobs), key=lambda unit: _key(unit, now, service))
 
@@ -199,7 +199,7 @@ def _lines(units: Iterable[Unit]) -> Mapping[str, Sequence[Unit]]:
 
 
 def share(draft: Draft, queue: str, rules: Rules) -> float:
-    """The cards that the jobs of a queue have in the draft, divided by the queue's weight."""
+    """The cards that the jobs of a queue have in the draft of a plan, divided by the queue's weight."""
     return draft.cards_of.get(queue, 0.0) / rules.weight(queue)
 
 
@@ -236,7 +236,7 @@ class _Service:
         return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
 
     def level(self, user: User) -> int:
-        """The level (power of two) of a user's service, with `quantum_s` of service added for each present card."""
+        """The level (power of two) of a user's past service, in card-seconds; each present card adds `quantum_s`."""
         return level(self.had[user] + self.cards[user] * self.rules.quantum_s, self.rules)
 
 

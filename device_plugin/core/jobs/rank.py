@@ -28,12 +28,12 @@ def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
 
 
 def attained_work(job: JobState) -> float:
-    """The past service of a job, in seconds of one replica."""
+    """The past service of a job (the work done for it), in seconds of one replica."""
     return job.attained / job.spec.cards if job.spec.cards else 0.0
 
 
 def level(work: float, rules: Rules) -> int:
-    """The level of an amount of work: 0 below `unit_s`, 1 from there, and one more with each doubling.
+    """The level of an amount of work, in seconds: 0 below `unit_s`, 1 from there, and one more with each doubling.
 
     Jobs of one level count as equal, so that two similar jobs do not stop each other in every round.
     """
@@ -41,7 +41,7 @@ def level(work: float, rules: Rules) -> int:
 
 
 def next_level_at(job: JobState, now: float, rules: Rules) -> float:
-    """The time at which a running job's past service reaches the next level."""
+    """The time at which a running job's past service (card-seconds) reaches the next level, a power of two."""
     have = attained_work(job)
     following = rules.unit_s * 2.0 ** level(have, rules)
     return now + (following - have) / job.width

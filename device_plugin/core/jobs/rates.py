@@ -142,11 +142,11 @@ class LearntRates:
         self._of: OrderedDict[str, OrderedDict[tuple[str, str], dict[int, float]]] = OrderedDict()
 
     def add(self, namespace: str, model: str, card: str, cards: int, speed: float) -> None:
-        """Learn from a job's report that `model` trains `speed` samples per second on `cards` cards of model `card`.
+        """Learn from a job's report: `model` trains `speed` samples per second on `cards` cards of the model `card`.
 
-        The known speed moves by the share NEWS of the difference. The report is ignored if `cards` is below 1, or if
-        `speed` is not between 0 and MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and MAX_NAMESPACES the oldest entries are
-        dropped.
+        The known speed moves towards the reported speed by the share NEWS of the difference. The report is ignored if
+        `cards` is below 1, or if `speed` is not between 0 and MAX_SPEED. Beyond MAX_POINTS, MAX_CURVES and
+        MAX_NAMESPACES the oldest entries are dropped.
         """
         if cards < 1 or not 0 < speed < MAX_SPEED:
             return

@@ -56,7 +56,7 @@ _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _LimitsAlone:
-    """Refuses claims in pods of queues, because their cards could not be counted.
+    """Refuses ResourceClaims in pods of queues, because their cards could not be counted.
 
     Claims in pods of the default scheduler are for other drivers, and count as no card.
     """
@@ -295,7 +295,7 @@ def _check_elastic(job: Job) -> None:
 
 
 def _window(job: Job, goal: Goal | None) -> _Width:
-    """The width of a split, which is its number of sub-tasks at a time: at least one, at most all.
+    """The width of a split (a Job of sub-tasks), its number of sub-tasks at a time: at least one, at most all.
 
     Raises RequestError if the Job is written in a way in which it cannot be a split.
     """
@@ -409,7 +409,7 @@ def duration(job: Job) -> float | None:
 
 
 def dropped(job: Job) -> int:
-    """The `gen` of the record that the job's author has ended; 0 for none."""
+    """The number (`gen`) of the change record that the job's author has ended by annotation; 0 for none."""
     return _number(job, annotations.RESIZE_DROP, MAX_GEN) or 0
 
 

@@ -74,7 +74,7 @@ class Rearrangement:
         return bool(self._helped)
 
     def admit(self, unit: Unit, behind: Behind = tuple) -> bool:
-        """Make room and admit the jobs with their least widths; returns false, without a change, if that fails.
+        """Make room, and admit a unit (jobs that start together) with least widths; false, without a change, if not.
 
         Units of `behind` are admitted too if they are needed to use the freed cards. No room is made for a job without
         `preempts`, for a split (a job of sub-tasks) that was resized less than `cooldown_s` ago, or for a user whose
@@ -98,7 +98,7 @@ class Rearrangement:
         return False
 
     def _lacking(self, unit: Unit) -> float:
-        """The number of cards that the unit of jobs lacks.
+        """The number of cards that the unit, jobs that start together, lacks.
 
         Computing it looks at all nodes, so it is called only when room is made.
         """
@@ -128,7 +128,7 @@ class Rearrangement:
         return running is not None and not self._draft.width(running.jobs[0])
 
     def may_stop(self, unit: Unit) -> Collection[JobKey]:
-        """The running jobs that may be stopped for the unit of jobs."""
+        """The running jobs that may be stopped for the unit, jobs that start together."""
         claim = Claim.of(unit, self._draft, self._rules)
         return {
             job.spec.key
@@ -138,10 +138,10 @@ class Rearrangement:
         }
 
     def _givers(self, unit: Unit) -> Iterator[Sequence[JointOffer]]:
-        """Yield sets of offers to try: jobs that shrink, then jobs that stop, by priority, the lowest first.
+        """Yield sets of offers (cards that jobs give) to try: jobs that shrink, then jobs that stop, by priority.
 
-        All offers of lower priority than the unit come before the offers of its own priority. So a job that is stopped
-        finds no job of lower priority that could give way to it.
+        The lowest priority comes first. All offers of lower priority than the unit come before the offers of its own
+        priority. So a job that is stopped finds no job of lower priority that could give way to it.
         """
         draft, rules = self._draft, self._rules
         claim, near = Claim.of(unit, draft, rules), draft.room.givers([job.spec for job in unit])
@@ -194,11 +194,11 @@ class Rearrangement:
         return bool(chosen) and self._apply(unit, self._spared(unit, chosen), behind)
 
     def _gives(self, giver: JointOffer) -> float:
-        """The number of cards that the offers of this giver release."""
+        """The number of cards that this giver, a job or a group that shrinks or stops, releases."""
         return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
     def _kept(self, giver: JointOffer, lacking: float) -> JointOffer:
-        """An offer to shrink, with the largest width that still releases the lacking cards.
+        """The giver's offer to shrink, with the largest width (number of pods) that still releases the lacking cards.
 
         An offer to stop is returned as it is.
         """
@@ -230,7 +230,7 @@ class Rearrangement:
             return list(chosen.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
-        """The givers that the unit of jobs needs: each of the first TRIES is left out if the unit fits without it."""
+        """The givers that the unit of jobs needs: each of the first TRIES is left out if the jobs fit without it."""
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
             with self._draft.trial():
@@ -239,7 +239,7 @@ class Rearrangement:
         return givers
 
     def _apply(self, unit: Unit, givers: Sequence[JointOffer], behind: Behind) -> bool:
-        """Carry out the offers, and return true, if the unit then fits and enough of the freed cards are used.
+        """Carry out the offers of running jobs, and return true, if the unit then fits and uses enough of the cards.
 
         Otherwise nothing changes, and the result is false.
         """
@@ -282,7 +282,7 @@ class Rearrangement:
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
-        """Carry out the offers, then admit the unit; true if it fits. Freed cards that are reserved stay reserved."""
+        """Shrink or stop the givers, then admit the unit (jobs that start together); true if it fits."""
         for giver in givers:
             for job, width in giver:
                 self._draft.narrow(job, width, unit[0].spec)

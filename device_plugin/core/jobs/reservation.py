@@ -41,7 +41,7 @@ NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namesp
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The places that a unit of jobs would get at the time `start`; inf if it waits for jobs without a known end."""
+    """The nodes and cards that a unit of jobs would get at `start`; inf if it waits for jobs without a known end."""
 
     places: Sequence[Place]
     start: float
@@ -68,7 +68,7 @@ class Reservations:
         }  # fmt: skip
 
     def reserve(self, unit: Unit) -> None:
-        """Reserve cards for a due unit of jobs, or record the reason why no cards are reserved."""
+        """Reserve cards for a due unit (jobs that start together), or record the reason why none are reserved."""
         if need(unit) > self._most:
             return self._refuse(unit, BEYOND_USE)
         if not self._budget.take(unit[0].spec.user):
@@ -113,7 +113,7 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """For each running job: the seconds until its cards are free, their number, and true if they idle while kept.
+        """For each running job: the seconds until its cards are free, their number, and if they would idle if kept.
 
         A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
         not idle, because the job uses them until it is stopped.
@@ -220,7 +220,7 @@ class Reservations:
     def _first_room(
         self, unit: Unit, steps: Sequence[Callable[[], None]]
     ) -> tuple[int, Sequence[Place]] | None:
-        """The least n for which the unit of jobs has room after the first n `steps`, and its places then.
+        """The least n for which the unit of jobs has room after the first n `steps` (ends of jobs), and its places.
 
         None if the unit has no room after all steps.
         """
@@ -294,10 +294,12 @@ class Reservations:
     def _lasting(
         self, unit: Unit, stoppable: Collection[JobKey]
     ) -> tuple[Collection[JobKey], Collection[JobKey]]:
-        """Two sets of running jobs: those that will probably run on for long, and long-running jobs of the unit's user.
+        """Two sets of running jobs: those that have run for the longest turn, and the user's own past a quantum.
 
-        The jobs of the first set have run for `turn_s`, those of the second for a quantum; the user could end the
-        second himself. The jobs in `stoppable` are in neither set.
+        The longest turn (`turn_s`) and the quantum (`quantum_s`) are times of the rules for which a job may keep its
+        cards: 10 hours and 1 hour by default. Jobs of the first set will probably run on for long. Jobs of the second
+        set belong to the user of `unit` (the jobs that start together), who could end them himself. The jobs in
+        `stoppable` are in neither set.
         """
         draft, rules, user = self._draft, self._rules, unit[0].spec.user
         long = [
@@ -330,7 +332,7 @@ def _until_free(
 
 
 def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[], None]]:
-    """Steps that each end one job: first the job that ran for the shortest time, which probably ends first."""
+    """Functions that each end one job: first the job that ran for the shortest time, which probably ends first."""
     order = sorted(jobs, key=lambda job: (attained_work(job) / draft.width(job), job.spec.key))
     return [partial(draft.room.give, job.spec, draft.width(job) - _stays(job)) for job in order]
 
@@ -343,7 +345,7 @@ def _stays(job: JobState) -> int:
 def _node_by_node(
     sites: Sequence[Site], leaving: Mapping[JobKey, JobState], draft: Draft
 ) -> Sequence[Callable[[], None]]:
-    """Steps that each end all leaving jobs on one node.
+    """Functions that each end all leaving jobs on one node.
 
     Nodes without staying jobs come first, then nodes with few cards of leaving jobs, then nodes whose jobs are young.
     """

@@ -74,13 +74,13 @@ class Room(Protocol):
         """The names of the nodes of these places, sorted, each once; empty in a room that only counts cards."""
 
     def reserve(self, name: JobKey, places: Sequence["Place"], /) -> None:
-        """Reserve these places by `name`: no job gets the part of these places that is free now."""
+        """Reserve these places (nodes and cards) by `name`: no job gets their part that is free now."""
 
     def lift(self, name: JobKey, /) -> None:
         """Release the cards that are reserved by `name`."""
 
     def renew(self) -> None:
-        """Extend all reservations to the parts of their places that have become free since they were made."""
+        """Extend all reservations to the parts of their nodes and cards that have become free since they were made."""
 
     def sites(self, jobs: Sequence[JobSpec], /) -> Sequence["Site"] | None:
         """The nodes where replicas of one of `jobs` may go; None in a room without nodes."""

@@ -37,21 +37,21 @@ class RoundBudget:
         """True once a search was left out, or ended early, because its user had no looks left."""
 
     def of(self, user: str, most: int) -> Share | None:
-        """The budget of one search that needs at most `most` looks; None if the user has no looks left."""
+        """The budget of one search that needs at most `most` looks (comparisons with a card); None if none is left."""
         if self.used_up(user):
             self.cut = True
             return None
         return Share(most, self._left_for(user))
 
     def used_up(self, user: str) -> bool:
-        """True if the user has no looks left."""
+        """True if the user has no looks (comparisons with a card) left."""
         return self._left_for(user) <= 0
 
     def _left_for(self, user: str) -> float:
         return min(self._left, self._each - self._used[user])
 
     def charge(self, user: str, share: Share) -> bool:
-        """Count the looks of a search; false if the search may have ended early because the user had no more looks."""
+        """Count a search's looks (comparisons with a card); false if it may have ended early for lack of them."""
         self._left -= share.spent
         self._used[user] += share.spent
         ended = not share.left and not share.whole

@@ -41,7 +41,7 @@ class Search:
         self.begin()
 
     def begin(self, users: Collection[str] = ()) -> None:
-        """Reset the budget of looks, which these users share, because a new round begins."""
+        """Reset the budget of looks (comparisons with a card), which these users share, because a new round begins."""
         self._budget = RoundBudget(users, self._looks)
         # A budget of its own, so that finding jobs that are too large for the pool takes no looks from searches.
         self._sizing_budget = RoundBudget(users, self._looks / 2)
@@ -49,11 +49,11 @@ class Search:
 
     @property
     def cut(self) -> bool:
-        """True if a search of this round was left out or ended early because its user had no looks left."""
+        """True if a search of this round was left out or cut, because its user had no looks (comparisons) left."""
         return self._budget.cut or self._sizing_budget.cut
 
     def used_up(self, user: str) -> bool:
-        """True if the user has no looks left in this round: a search may then miss room for the user's jobs."""
+        """True if the user has no looks (comparisons with a card) left: a search may then miss room for his jobs."""
         return self._budget.used_up(user)
 
     def take_sets(

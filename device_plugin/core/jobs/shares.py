@@ -14,7 +14,7 @@ from device_plugin.core.jobs.rules import Rules
 
 
 class Shares:
-    """For each queue of a draft: the cards of its jobs that may not be stopped, and the number of its waiting jobs."""
+    """For each queue of a draft (an unfinished plan): cards of jobs that may not be stopped, and its waiting jobs."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -55,14 +55,14 @@ class Shares:
             self._waiting[line] = self._waiting.get(line, 0) - (not job.spec.parts)
 
     def after(self, unit: Unit) -> "Shares":
-        """A copy of the shares in which the unit of jobs is counted as admitted."""
+        """A copy of the shares in which the unit (jobs that start together) is counted as admitted."""
         shares = copy(self)
         shares._held, shares._waiting = dict(self._held), dict(self._waiting)
         shares.admitted(unit)
         return shares
 
     def exceeded(self, unit: Unit) -> bool:
-        """True if the unit of jobs must leave cards to other queues that wait.
+        """True if the unit (jobs that start together) must leave cards to other queues that wait.
 
         With the unit, its queue would hold more than its share by jobs that may not be stopped.
 

@@ -20,7 +20,7 @@ SplitKey = tuple[str, str]
 
 
 class SplitTurns:
-    """The turns of sub-tasks in one pass over the jobs; `waiting` are the jobs neither refused nor admitted yet.
+    """Assigns turns to sub-tasks in one pass over the jobs; `waiting` are the jobs neither refused nor admitted yet.
 
     Each Job of a split gives the split one turn in the queue; the turn goes to the split's next sub-task in order.
     """
@@ -39,7 +39,7 @@ class SplitTurns:
             yield (waiting.popleft(),) if waiting else unit
 
     def may_start(self, unit: Unit) -> bool:
-        """False for a sub-task that must start after another sub-task of its split."""
+        """False for a sub-task that must start after another sub-task of its split (Jobs that divide one task)."""
         split = _split(unit[0])
         return split is None or not (
             split in self._kept_back or (unit[0].spec.barrier and split in self._running)
