@@ -252,7 +252,7 @@ class Asked:
         elsewhere: Nodes,
         freed: int,
     ) -> "Asked":
-        """The inputs of a decision about `pods`; a class that is not in `offered` gets the nodes `elsewhere`."""
+        """The inputs of a decision about `pods`; a class of equal pods not in `offered` gets the nodes `elsewhere`."""
         nodes = {each.equivalence: offered.get(each.equivalence, elsewhere) for each in pods}
         return cls(frozenset(each.pod.uid for each in pods), nodes, freed)
 
@@ -285,7 +285,7 @@ class GangState:
         return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
 
     def may_fit(self, view: GangView, freed: int) -> bool:
-        """True if all pods exist, and the gang was not refused since the counter `freed` last grew."""
+        """True if all pods exist, and the gang was not refused since slices last became free (the counter `freed`)."""
         return view.unready is None and (self.refused is None or self.refused[0].freed != freed)
 
     def why(self, view: GangView) -> Refusal | None:

@@ -34,7 +34,7 @@ class KubeletError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container as the kubelet shows it, with the tickets that it holds, by resource."""
+    """A container as the kubelet shows it, with its tickets (device IDs, which the kubelet counts), by resource."""
 
     namespace: str
     pod: str

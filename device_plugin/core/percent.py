@@ -15,7 +15,7 @@ def at_least(percent: int, whole: int) -> int:
 
 
 def most(free: int, whole: int) -> int:
-    """The largest percent whose least share of `whole` (`at_least`) is not more than `free`; 0 if there is none."""
+    """The largest percent of `whole`, rounded up as in `at_least`, that is not more than `free`; 0 if there is none."""
     return min(MOST, ((free + 1) * MOST - 1) // whole) if free > 0 and whole > 0 else 0
 
 

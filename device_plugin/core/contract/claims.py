@@ -348,7 +348,7 @@ def _fault(devices: _RawDevices, requests: Sequence[_RawRequest]) -> str:
 def allocation(
     claim: Claim, node: str, given: Sequence[tuple[Slice, Card]], shares: Sequence[str]
 ) -> dict[str, Any]:
-    """The JSON of `status.allocation` that gives the claim these slices, each with its card, on this node.
+    """The JSON of `status.allocation` that gives the ResourceClaim these slices, each with its card, on this node.
 
     `shares` are new UUIDs, one for each slice. A capacity is consumed in whole memory units, as the card's
     ResourceSlice counts it.

@@ -88,17 +88,17 @@ class Resize:
 
     @property
     def ran(self) -> bool:
-        """True if the Job has run; false if the record only says for how long the Job was on hold."""
+        """True if the Job has run; false if the record only says for how long a user held it back (hold)."""
         return bool(self.before or self.after)
 
     @property
     def held(self) -> bool:
-        """True if the Job is on hold, or was on hold at any time since it was created or last stopped."""
+        """True if the Job is on hold (paused by a user), or was since it was created or last stopped."""
         return bool(self.held_since or self.held_for)
 
     @property
     def shrinks(self) -> bool:
-        """True if the change makes replicas leave: a smaller width, or a stop."""
+        """True if the change makes pods leave: a smaller number of pods, or a stop."""
         return self.after < self.before
 
     @property
@@ -111,7 +111,7 @@ class Resize:
 
     @property
     def width(self) -> int:
-        """The Job's present width by this record: `before`, and once the change is applied `after`; 0 if suspended."""
+        """The Job's number of pods by this record: `before`; once the change is applied `after`; 0 if suspended."""
         return self.after if self.applied else self.before
 
     @property

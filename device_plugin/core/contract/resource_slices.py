@@ -11,7 +11,7 @@ _LONGEST = 64
 
 
 class StoredSlice(NamedTuple):
-    """A ResourceSlice as the API server has it: its name, driver, resource version, and its pool's generation."""
+    """A ResourceSlice as the API server has it: its name, driver, version, and the generation of its node's cards."""
 
     name: str
     driver: str

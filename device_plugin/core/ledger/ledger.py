@@ -157,7 +157,7 @@ class Ledger(Followed, LedgerView):
         return self._snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Replace all holdings and records by those of a snapshot.
+        """Replace all holdings and all states of nodes by those of a snapshot.
 
         Only nodes that differ count as changed. The counters `gained`, `restocked` and `freed` grow.
         """
@@ -187,7 +187,7 @@ class Ledger(Followed, LedgerView):
         self.gained, self.freed = transaction.gained, transaction.freed
 
     def _put_back(self, nodes: Mapping[str, NodeState | None]) -> None:
-        """Replace the records of these nodes, with all holdings on them, by earlier records."""
+        """Replace the states of these nodes, with all holdings on them, by earlier states."""
         returning: dict[Holder, Holding] = {}
         for name, node in nodes.items():
             now, then = _holdings(self._nodes.get(name)), _holdings(node)
@@ -200,7 +200,7 @@ class Ledger(Followed, LedgerView):
             self._set_holding(holder, held)
 
     def _write(self, holder: Holder, before: Holding | None, after: Holding | None) -> None:
-        """Replace one holding, and the records of its old and new node; count the change in `gained` and `freed`."""
+        """Replace one holding, and the states of its old and new node; count the change in `gained` and `freed`."""
         self._set_holding(holder, after)
         other_slices = not _same(_grant(before), _grant(after))
         self.gained += _grant(before) is not None and other_slices
@@ -212,7 +212,7 @@ class Ledger(Followed, LedgerView):
             self._update(after.node, holder, before, after)
 
     def _update(self, name: str, holder: Holder, before: Holding | None, after: Holding | None) -> None:
-        """Replace a node's record after the grant or the host amounts of a holder changed there."""
+        """Replace a node's state in the ledger after the grant or the host amounts of a holder changed there."""
         node = self._nodes.get(name) or NodeState(name)
         less = before.host if before is not None else NOTHING
         more = after.host if after is not None else NOTHING

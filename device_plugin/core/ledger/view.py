@@ -197,11 +197,11 @@ class Snapshot(LedgerView):
         return {holder: held for node in self._nodes.values() for holder, held in node.holdings.items()}
 
     def records(self) -> Mapping[str, NodeState]:
-        """The records of all nodes, by name; also of nodes without an inventory."""
+        """The states of all nodes (cards, holdings, host), by name; also of nodes without an inventory."""
         return self._nodes
 
     def of(self, nodes: Collection[str]) -> "Snapshot":
-        """A snapshot with only the records of `nodes` and the holdings there."""
+        """A snapshot with only the states of `nodes` and the holdings there."""
         records = {name: node for name in nodes if (node := self._nodes.get(name)) is not None}
         return Snapshot(
             records, {holder: held for holder, held in self._unbound.items() if held.node in records}

@@ -133,7 +133,10 @@ class CardStates:
         self._frozen: tuple[Columns, Ints, Ints] | None = None
 
     def columns(self) -> Columns:
-        """The columns of all states; shape (states,). They are valid until a card changes."""
+        """The columns of all states (sets of cards with equal columns); shape (states,).
+
+        They are valid until a card changes.
+        """
         return Columns(self._layers)
 
     def frozen(self) -> tuple[Columns, Ints, Ints]:
@@ -144,13 +147,13 @@ class CardStates:
         return self._frozen
 
     def assign_rows(self, origin: Ints) -> None:
-        """Give each row the cells of its `origin` row, or empty cells for -1; rows that are dropped must be empty."""
+        """Give each row (node) the cells of its `origin` row, or empty cells for -1; dropped rows must be empty."""
         self._frozen = None
         self.code = np.where(origin[:, None] < 0, 0, self.code.take(origin, axis=0))
         self._count[0] += self.code.size - sum(self._count)
 
     def move(self, cell: tuple[int, int], state: tuple[int, ...]) -> None:
-        """Record that the card in this `cell` is now in `state`; a state without cards is dropped."""
+        """Record that the card in this `cell` (place of a card) is in `state` now; a state without cards is dropped."""
         self._frozen = None
         before = int(self.code[cell])
         self._count[before] -= 1

@@ -36,7 +36,7 @@ def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
 
 
 def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
-    """The dual price of each size, by the revised simplex method.
+    """The dual price of each size (the cards that one more slice costs), by the revised simplex method.
 
     In each round the best cut of one card enters the basis, until no cut is worth more than the card.
     """

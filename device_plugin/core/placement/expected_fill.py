@@ -51,7 +51,10 @@ class Worth:
         self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
 
     def rows(self, table: NodeTable) -> kernel.Rows | None:
-        """The table's rows for the compiled kernel, until the layout changes; None if numpy must compute the scores."""
+        """The node table's rows (nodes) for the compiled kernel; None if numpy must compute the scores.
+
+        They are valid until rows are assigned to other nodes.
+        """
         library, fill, (prices, kinds, _) = kernel.compiled(), self._fill, self.table.shape
         if library is None or not kinds or prices > kernel.MOST_PRICES:
             return None
@@ -170,12 +173,15 @@ class FillBounds(UpperBounds):
         self._lay_out()
 
     def compiled(self) -> tuple[kernel.Rows, kernel.RowsNow] | None:
-        """The rows and their kept values for the kernel, until the layout changes; None if numpy must compute."""
+        """The nodes (rows) and their kept values for the compiled kernel; None if numpy must compute.
+
+        They are valid until rows are assigned to other nodes.
+        """
         self._follow()
         return None if self._rows is None else (self._rows, self._kept)
 
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
-        """A function that returns the upper bounds for `shape`, valid until the layout changes.
+        """A function that returns the upper bounds for `shape`, valid until table rows are assigned to other nodes.
 
         `sizes` are the sizes of the request on each kind; `accepted` marks the kinds that it accepts.
         """
@@ -220,9 +226,10 @@ class FillBounds(UpperBounds):
         return _rounded_up(score.max(axis=1) - self._cpu(positions, shape) - self._opened(positions))
 
     def _whole(self, shape: Shape, accepted: Mask, positions: Ints) -> Floats:
-        """The upper bounds for whole cards, as if each card cost as little as the node's cheapest free card.
+        """The upper bounds of these nodes' scores for whole cards, each priced as the node's cheapest free card.
 
-        For a pod without cards no card counts.
+        For a pod that asks for no card, only the CPU and the effect on pods of several cards count. A node with too few
+        free cards gets minus infinity.
         """
         self.refresh_some(positions)
         view, number = NodeView(self._table, positions), shape.request.whole
@@ -235,7 +242,7 @@ class FillBounds(UpperBounds):
         return _rounded_up(np.where(free.sum(axis=1) >= number, score, -np.inf))
 
     def _cpu(self, positions: Ints, shape: Shape) -> Floats:
-        """The cost of the shape's CPU on each node, at the node's CPU price."""
+        """The cost of the CPU that a pod of this shape asks for, on each node, at the node's CPU price."""
         return self._fill.cpu[self._price[positions]] * shape.host.cpu_milli
 
     def _opened(self, positions: Ints) -> Floats:

@@ -50,7 +50,7 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of a table with a value for every level."""
+        """The array shape of a table with a value for every level (free part of a card)."""
         return self.mem + 1, self.cores + 1
 
     def levels(self, mib: Ints, cores: Ints, card_mib: Ints, card_cores: Ints) -> Ints:
@@ -144,7 +144,7 @@ class Fill:
 
 
 def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -> Floats:
-    """The worth of every level of a card; shape (CPU prices, levels).
+    """The worth for later pods of every level (free part) of a card; shape (CPU prices, levels).
 
     For each level, from the lowest:
     1. Add, for every shape that fits, its gain and the worth of the level that is left after it.

@@ -58,12 +58,12 @@ class RecentOffers:
 
 
 def rows_of(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
-    """The rows of `nodes` by `position`; -1 for a name that has no row."""
+    """The row in the node table of each of `nodes`, as `position` gives it by name; -1 for a name without a row."""
     return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
 
 
 def marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
-    """An array with True for the rows of `nodes`; shape (all nodes of the table,)."""
+    """An array with True for the table rows of `nodes`; shape (all nodes of the table,)."""
     return _mask(len(position), rows_of(position, nodes))
 
 

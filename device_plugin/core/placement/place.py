@@ -67,11 +67,11 @@ class Placer:
 
     @property
     def tables(self) -> WorkloadTables:
-        """The workload tables by which decisions are made now."""
+        """The workload tables (worth of cards for expected requests) by which decisions are made now."""
         return self._model.given.tables
 
     def supply(self) -> tuple[tuple[CardKind, ...], tuple[int, ...]]:
-        """The present kinds of cards, and the number of cards of each kind, from which workload tables are computed."""
+        """The present kinds of cards, and the number of cards of each kind: inputs for computing workload tables."""
         self.table.refresh()
         supply = np.bincount(self.table.kind[self.table.there], minlength=len(self.table.kinds))
         return tuple(self.table.kinds), tuple(supply.tolist())
@@ -84,12 +84,12 @@ class Placer:
         self.use(WorkloadTables(*self.supply(), shapes))
 
     def use(self, tables: WorkloadTables) -> None:
-        """Use these tables from now on, and drop all cached scores."""
+        """Use these workload tables from now on, and drop all cached scores."""
         self._model, self._next = self._modelled(tables), None
         self.scores.clear()
 
     def install(self, tables: WorkloadTables) -> None:
-        """Use these tables once `renew` has computed all scores from them.
+        """Use these workload tables once `renew` has computed all scores from them.
 
         If the kinds of cards have changed, use the tables at once.
         """
@@ -206,7 +206,7 @@ class Placer:
         return self._one(request, self.scores.of(name, policy, shape), among, nodes)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Find the rows of `nodes` in advance, if the decision will need them; callers do not hold the lock.
+        """Find `nodes` in the node table in advance, if the decision will need that; callers do not hold the lock.
 
         Finding thousands of rows takes longer than most decisions, and the lock must be free meanwhile.
         """
@@ -306,7 +306,7 @@ class Placer:
         return None
 
     def _offering(self, nodes: Sequence[str] | None, among: Mask | None) -> Mask | None:
-        """The marks of the nodes that are marked in `among` and named in `nodes`; None stands for all nodes."""
+        """An array that marks the nodes that `among` marks and `nodes` names; None stands for all nodes."""
         if nodes is None:
             return among
         return _both(among, self.table.chosen(nodes))

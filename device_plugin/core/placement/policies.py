@@ -133,7 +133,7 @@ def _most(shapes: Sequence[Weighted]) -> Sequence[Weighted]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The inputs of a policy: workload tables, the node table, and the settings of `node-score`."""
+    """The inputs of a policy: tables for expected requests, the node table, and the settings of `node-score`."""
 
     tables: WorkloadTables
     table: NodeTable

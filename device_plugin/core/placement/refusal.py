@@ -58,8 +58,9 @@ _SHARES = "; a share is of whole core groups, so shares of 100 % in all do not a
 class NodeReasons:
     """The first reason of each node to refuse a request.
 
-    `ranks` holds, for each row of a table, the index of the reason in ORDER, and one more at the end for nodes without
-    a row. The index len(ORDER) stands for a node without cards. `position` is the row of each node by name.
+    `ranks` holds, for each row (node) of the node table, the index of the reason in ORDER. Its last element is for
+    nodes without a row. The index len(ORDER) is no reason: it stands for a node without cards. `position` is the row of
+    each node by name.
     """
 
     position: Mapping[str, int]
@@ -70,7 +71,7 @@ class NodeReasons:
         return bytes(self.ranks[self.position.get(node, -1)] for node in nodes)
 
     def laid_out(self, position: Mapping[str, int]) -> bytes:
-        """The `ranks` in the order of the rows of another table, which `position` gives."""
+        """The indexes in ORDER of all nodes' first reasons, in the order of another table's rows (`position`)."""
         return self.ranks if position is self.position else self.of(position) + self.ranks[-1:]
 
 
@@ -255,10 +256,10 @@ class Causes:
         return None if common == _RANK[Reason.TOGETHER] else common
 
     def _foremost(self, ranks: Ranks, common: int | None) -> Ranks:
-        """The rank of the first reason of each node, by row, and one more at the end for nodes without a row.
+        """The rank (index in ORDER) of the first reason of each node, by the node's row in the node table.
 
-        The first reason of a node is the lowest rank of its cards, the easiest to cure. `common` is the rank that all
-        cards have, or None.
+        The first reason of a node is the lowest rank of its cards, the easiest to cure. The last element is for nodes
+        without a row: its value, len(ORDER), is no reason's rank. `common` is the rank that all cards have, or None.
         """
         if common is not None:
             found = np.where(self._shown, np.uint8(common), np.uint8(len(ORDER)))
@@ -268,7 +269,7 @@ class Causes:
         return np.append(found, np.uint8(len(ORDER)))
 
     def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
-        """For each reason, the number of offered cards with this reason in each state.
+        """For each reason, the number of offered cards that it refuses, by their state (set of equal cards).
 
         `by_state` is the rank of each state's reason. `ranks`, those of the offered cards, matter only if cards of one
         state can have different reasons.
@@ -353,7 +354,7 @@ class Causes:
         return all(each is None for each in single) and not self._request.rank.avoid
 
     def _ranks_by_state(self, need: CardFit | None) -> Ranks:
-        """For each state, the rank (index in ORDER) of the first reason of its cards; len(ORDER) for empty cells."""
+        """For each state (set of equal cards), the rank (index in ORDER) of its first reason; len(ORDER): no card."""
         ranks = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.uint8)
         for reason, hit in reversed(self._causes(need) if need is not None else ()):
             np.copyto(ranks, _RANK[reason], where=hit)
@@ -397,7 +398,7 @@ class Causes:
         return min(needs, key=lambda item: int(count[item[1].fits()].sum()))
 
     def _causes(self, need: CardFit) -> Sequence[tuple[Reason, Mask]]:
-        """Each reason with the states to which it applies; if several apply to a state, the first one counts."""
+        """Each reason with the states (sets of equal cards) to which it applies; of several, the first one counts."""
         states, models = self._states, self._request.models
         accepted = kinds_where(self._kinds, lambda kind: models.accepts_model(kind.model))
         return (

@@ -63,7 +63,7 @@ class NodeTable(Columns):
         self._load()
 
     def _load(self) -> None:
-        """Assign new rows to all nodes and write all of them."""
+        """Give all nodes new rows of the table, and write all of these rows."""
         nodes = self._ledger.nodes()
         states = [state for name in nodes if (state := self._ledger.node(name)) is not None]
         kinds = sorted({CardKind.of(card.card) for state in states for card in state.cards})
@@ -100,7 +100,7 @@ class NodeTable(Columns):
 
     @property
     def seen(self) -> tuple[int, int]:
-        """The versions of the ledger and of the loads as of the latest refresh."""
+        """The versions of the ledger and of the measured loads as of the latest refresh."""
         return self._seen
 
     def node(self, name: str) -> NodeState | None:
@@ -114,14 +114,14 @@ class NodeTable(Columns):
 
     @property
     def shown(self) -> Mask:
-        """True for the rows of nodes that show a card; shape (nodes,). Callers must not write to the array."""
+        """True for the rows (nodes) that show a card; shape (nodes,). Callers must not write to the array."""
         if self._shown[0] is not self.there:
             shown: Mask = np.logical_or.reduce(self.there, axis=1)
             self._shown = self.there, shown
         return self._shown[1]
 
     def offered(self, nodes: Sequence[str]) -> Offer:
-        """The offer of `nodes` with their rows; recent equal `nodes` return the same object.
+        """The offer: `nodes` with their rows in the table; recent equal `nodes` return the same object.
 
         It needs no lock. Finding thousands of rows takes long, so callers call it once before they take the lock; then
         the call with the lock held is fast.
@@ -232,7 +232,7 @@ class NodeTable(Columns):
         self._cells, self.card_count = None, int(self.there.sum())
 
     def _assign_rows(self) -> None:
-        """Assign the rows to the present nodes; the caller has emptied the rows of nodes that went."""
+        """Assign the table's rows to the present nodes; the caller has emptied the rows of nodes that went."""
         nodes = self._ledger.nodes()
         origin = np.array([self.position.get(name, -1) for name in nodes], dtype=np.int64)
         rows = [*self._rows, NodeState("")]
@@ -379,11 +379,11 @@ class RowCache(ABC):
 
     @abstractmethod
     def _lay_out(self) -> None:
-        """Drop all values, because rows were assigned to other nodes."""
+        """Drop all values, because rows of the table were assigned to other nodes."""
 
     @abstractmethod
     def _compute(self, positions: Ints, /) -> None:
-        """Compute the values of these rows; the positions are ascending, and there is at least one."""
+        """Compute the values of the rows (nodes) at these positions, which are ascending and at least one."""
 
     def refresh(self, most: int | None = None) -> bool:
         """Compute the values of at most `most` rows whose values are outdated; true once no value is outdated."""
@@ -406,12 +406,12 @@ class RowCache(ABC):
         self._seen, self._left = -1, NO_ROWS
 
     def _outdated(self) -> Ints:
-        """The positions of the rows with outdated values, ascending."""
+        """The positions of the rows (nodes) whose values are outdated, ascending."""
         changed = np.flatnonzero(self._table.stamp > self._seen)
         return np.union1d(self._left, changed) if len(self._left) else changed
 
     def _note(self, _now: Ints, left: Ints) -> None:
-        """Record that rows were computed now, so that only the rows `left` are outdated."""
+        """Record that rows (nodes) were computed now, so that only the rows `left` are outdated."""
         self._seen, self._left = self._table.now, left
 
 

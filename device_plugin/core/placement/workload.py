@@ -48,7 +48,7 @@ class TargetWorkload:
         return len(self._counts)
 
     def add(self, shape: Shape, count: float = 1.0) -> None:
-        """Count `count` pods of this shape as the newest; too many shapes, and very old counts, are dropped."""
+        """Count `count` pods of this shape (kind of request) as the newest; surplus shapes, old counts are dropped."""
         self._counts[shape] = self._counts.get(shape, 0.0) + count * self._weight
         self._weight *= self._growth
         self.arrivals += 1

@@ -73,7 +73,7 @@ class Planner:
         return state is not None and state.claims
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
-        """The option of a node in which the fewest pods leave.
+        """The option of a node, its pods that would have to leave, in which the fewest leave.
 
         None if even the end of all pods in `ranks` is not enough, or the pod has ResourceClaims and the node prepares
         none.
@@ -102,7 +102,7 @@ class Planner:
         return next((made for made in plans if made is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> MovePlan | None:
-        """The plan in which the leaving pods of the option end.
+        """The plan of moves in which the leaving pods of the option end.
 
         None if the request still does not fit, such as on a full host.
         """

@@ -117,11 +117,11 @@ class Rows:
         )
 
     def compute(self, rows: Ints, now: RowsNow) -> None:
-        """Compute the kept values `now` of these rows."""
+        """Compute the kept values `now` of these rows (nodes), from which upper bounds are computed."""
         self.library.vgpu_now(*self.structs, _address(rows), len(rows), byref(now.struct))
 
     def bounds(self, sizes: SliceSizes, rows: Ints, now: RowsNow) -> Floats:
-        """The upper bound of the score of each of these rows for a slice; shape (rows,).
+        """The upper bound of the score of each of these rows (nodes) for a slice; shape (rows,).
 
         The rows' kept values `now` must be up to date.
         """
@@ -149,18 +149,18 @@ class SliceScores:
         self._scores = byref(_Scores(*map(_address, (value, card, exact))))
 
     def refresh(self, seen: int) -> None:
-        """Compute the upper bound of the score of each row that changed after the change number (stamp) `seen`."""
+        """Compute the upper bound of the score of each row (node) that changed after the change number `seen`."""
         self._library.vgpu_refresh(*self._asked, self._now, seen, self._scores)
 
     def best(self, among: Mask | None) -> int | None:
-        """The position of the row with the best score, among all rows or those marked in `among`; None if none fits."""
+        """The position of the row (node) with the best score, of all or of those in `among`; None if none fits."""
         found: int = self._library.vgpu_best(
             *self._asked, self._scores, None if among is None else _address(among)
         )
         return None if found < 0 else found
 
     def score(self, rows: Ints) -> None:
-        """Compute the exact scores of these rows."""
+        """Compute the exact scores of these rows (nodes)."""
         self._library.vgpu_scores(*self._asked, _address(rows), len(rows), self._scores)
 
 
