@@ -1,7 +1,7 @@
 """The holdings of the ledger, kept equal to the known pods, nodes and reports of agents.
 
 The ledger holds the grant of every bound pod that has not ended, every reservation, the slices of containers that
-outlive their pod, and the slices that are kept for jobs. Callers hold the view's lock.
+outlive their pod, and the slices that are kept for jobs. Callers hold the cluster view's lock.
 """
 
 from collections.abc import Collection
@@ -19,7 +19,7 @@ from device_plugin.state.reports import Outliving, Reports
 
 
 class Follower(Protocol):
-    """Receives each change of a pod that asks for slices or holds some. The view's lock is held."""
+    """Receives each change of a pod that asks for slices or holds some. The cluster view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
         """Receive a pod's new state, which the ledger does not show yet; `before` is the old state."""
@@ -101,14 +101,14 @@ class Accounts:
             self._reports.vanish(pod, grant, now)
 
     def forget_pod(self, uid: str) -> None:
-        """Remove a pod that is not known any more: its faults, the followers' records of it, and its holding."""
+        """Remove a pod that is not known any more: its faults, what the followers keep about it, and its slices."""
         self._faults.clear("grant", uid)
         for follower in self.followers:
             follower.forget_pod(uid)
         self.free(uid)
 
     def free(self, uid: str) -> None:
-        """End the pod's holding in the ledger.
+        """Free the pod's slices and host amounts in the ledger.
 
         Slices that the pod's processes may still use stay held: the slices of a pod that vanished, and slices that an
         agent reports.
@@ -122,7 +122,7 @@ class Accounts:
             self._hold_reported(before.node, uid)
 
     def free_ended(self, uid: str) -> None:
-        """End the holding of a pod that has ended or is not known, unless the holding is a reservation."""
+        """Free the slices of a pod that has ended or is not known, unless they are a reservation."""
         if not self._lives(uid) and self._ledger.reservation(uid) is None:
             self.free(uid)
 
@@ -138,8 +138,8 @@ class Accounts:
     def set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
         """Record the cards of a node (None: it has none), and the CPU, memory and disk `whole` of its host.
 
-        If the inventory has changed, the slices that its agent reports are held, slices that it no longer reports are
-        freed, and the promises on the node are updated.
+        If the inventory has changed, the slices that its agent reports are held, and slices that it no longer reports
+        are freed. The promises on the node (slices kept for jobs) are updated.
         """
         known = self._ledger.node(name)
         if inventory is None:
@@ -173,7 +173,8 @@ class Accounts:
     def _hold_reported(self, node: str, uid: str) -> None:
         """Hold the slices that a node's agent reports for a pod, unless the pod itself has a holding there.
 
-        If there are none to hold, an earlier holding for the report is released. The promises on the node are updated.
+        If there are none to hold, an earlier holding for the report is released. The promises on the node (slices kept
+        for jobs) are updated.
         """
         own, left = self._ledger.holding(uid), self._reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):

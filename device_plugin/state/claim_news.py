@@ -12,7 +12,7 @@ class ClaimNews:
     """Brings news of ResourceClaims (new, changed, gone, listed) into the cluster's view.
 
     `again` records a known pod again, whose request may have changed with its claim. Each public method takes the
-    view's lock.
+    cluster view's lock.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class ClaimNews:
         self._again = again
 
     def see(self, claim: Claim) -> None:
-        """Record a claim's state; unbound pods that name it are recorded again if their requests may have changed."""
+        """Keep a ResourceClaim as it is now; unbound pods that name it are read again if it asks otherwise."""
         with self._lock:
             # The text of the pod's own record takes no more memory.
             pod = self._pods.get(claim.pod) if claim.pod else None

@@ -18,9 +18,9 @@ ClaimName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ServedClaims:
-    """The settings of claims: pods of the scheduler `scheduler` may ask by them.
+    """The settings of ResourceClaims: pods of the scheduler `scheduler` may ask for slices by claims.
 
-    The memory of a claim is rounded up to units of `unit_mib` MiB.
+    The memory that a claim asks for is rounded up to a multiple of `unit_mib` MiB.
     """
 
     scheduler: str
@@ -28,7 +28,7 @@ class ServedClaims:
 
 
 class _Kept(Struct, frozen=True, gc=False):
-    """The parts of a claim that are kept, in at most 300 bytes with its name.
+    """The parts of a ResourceClaim that are kept, in at most 300 bytes with its name.
 
     `asks` is a Claim that has only its request, and `devices` are those of its allocation. Equal values are one object.
     """
@@ -42,7 +42,7 @@ class _Kept(Struct, frozen=True, gc=False):
 class KnownClaims:
     """Holds the ResourceClaims that ask for our cards, or hold some. Claims for other drivers are not kept.
 
-    Callers hold the view's lock, unless a method says otherwise.
+    Callers hold the cluster view's lock, unless a method says otherwise.
     """
 
     def __init__(self) -> None:
@@ -94,11 +94,11 @@ class KnownClaims:
         return {(namespace, name) for namespace, of in self._known.items() for name in of}
 
     def unsettled(self) -> list[Claim]:
-        """The claims with devices that were recorded since they were last passed to `settle`."""
+        """The ResourceClaims with devices that have changed since they were last passed to `settle`."""
         return [_whole(*key, self._known[key[0]][key[1]]) for key in self._unsettled]
 
     def settle(self, claims: Iterable[ClaimName]) -> None:
-        """Remove claims that agree with the grants from `unsettled`, until they are recorded again."""
+        """Remove ResourceClaims that agree with the grants from `unsettled`, until they change again."""
         # A set that was large keeps its memory.
         self._unsettled = self._unsettled.difference(claims)
 
@@ -110,7 +110,7 @@ def _whole(namespace: str, name: str, kept: _Kept) -> Claim:
 
 
 def _asks(claim: Claim) -> Claim:
-    """The claim reduced to its request, or to the fault that it is being deleted."""
+    """The ResourceClaim reduced to its request; its fault is set if it is being deleted."""
     if claim.deleting:
         return _shared(Claim("", "", "", "", fault=_DELETED))
     return _shared(

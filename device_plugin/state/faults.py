@@ -21,7 +21,7 @@ class Fault:
 
 
 class Faults:
-    """The present faults, by kind and by the key of their object. Callers hold the view's lock."""
+    """The present faults, by kind and by the key of their object. Callers hold the cluster view's lock."""
 
     def __init__(self) -> None:
         self._standing: dict[tuple[str, str], Fault] = {}

@@ -24,7 +24,7 @@ class ViewedHoldings:
         return self._view.why_not_synced()
 
     def snapshot(self) -> Snapshot:
-        """A snapshot of the present ledger; promises and slices whose time is over are removed before."""
+        """A snapshot of the present ledger; promises (slices kept for jobs) whose time is over are ended before."""
         self._view.expire()
         return self._view.snapshot()
 
@@ -33,12 +33,12 @@ class ViewedHoldings:
         return self._nodes.index()
 
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release the slices promised to this job or its group, in a copy of the ledger; returns their holdings."""
+        """Release the slices kept for this job or its group, in a copy of the ledger; returns the released holdings."""
         with self._view.lock:
             return self._view.promises.slices.release(beneficiary(job), ledger)
 
     def share(self, asked: Request) -> float:
-        """The part of a card that a slice takes: the larger of its shares of memory and core groups.
+        """The share of a card that a slice takes, 0 to 1: the larger of its shares of memory and core groups.
 
         It is computed for the first known card that is large enough for the slice; 1 if there is none.
         """

@@ -103,7 +103,7 @@ class KnownJobs:
     # Jobs
 
     def see(self, job: Job) -> None:
-        """Record a version of a Job if it is newer than the known version; a Job without the queue label is removed.
+        """Keep a version of a Job if it is newer than the known version; a Job without the queue label is removed.
 
         A Job that is known as gone is not recorded again. `changes` grows if a plan depends on the new version.
         """
@@ -208,7 +208,7 @@ class KnownJobs:
         return run if run == len(pods) == job.width and not job.suspend else 0
 
     def _awaited(self, pod: Pod, report: ProgressReport) -> bool:
-        """True if the change under way (the Job's record) needs this report of the pod of index 0.
+        """True if the Job's change under way needs this report of the pod of index 0.
 
         Either the request for a checkpoint is not sent yet: it will hold the reported number of checkpoints. Or the
         report is the first with a newer checkpoint than that request.
@@ -250,7 +250,7 @@ class KnownJobs:
             }
 
     def renewed(self, managed: Managed) -> Managed | None:
-        """The newest version of the Job of `managed`; None if it differs in something that a plan depends on."""
+        """The Job of `managed` in its newest version; None if it differs in something that a plan depends on."""
         with self._lock:
             known = self._jobs.get(managed.job.uid)
             newest = self._completed(known) if known is not None else None
@@ -286,10 +286,10 @@ class KnownJobs:
         )  # fmt: skip
 
     def _made(self, job: Job, known: Managed | None) -> Managed:
-        """The Job as read from this version; `known` is the Job as read from the version before, None for a new Job.
+        """The Job read from this version; `known` is the Job as read from the version before, None for a new Job.
 
-        Its record is the newest of three: the record in the annotation, the known record, and the copy in the Job's
-        status.
+        Its record, the latest change of its width, is the newest of three: the record in the annotation, the known
+        record, and the copy in the Job's status.
         """
         written, past = _record(job.annotations.get(RESIZE, "")), _record(job.kept)
         record = _newest(written, known.record if known is not None else None, past)
@@ -307,7 +307,7 @@ class KnownJobs:
 
 
 def _record(text: str) -> Resize | None:
-    """The record that a text holds; None if the text is empty or malformed (no engine writes malformed text)."""
+    """The record of a Job's change in a text; None if the text is empty or malformed, as no engine writes it."""
     try:
         return Resize.decode(text) if text else None
     except AnnotationError:
@@ -315,7 +315,7 @@ def _record(text: str) -> Resize | None:
 
 
 def _newest(*records: Resize | None) -> Resize | None:
-    """The record with the greatest number, the first of several with that number; None if there is no record."""
+    """The newest record of a Job's change: that with the greatest number; None if there is no record."""
     return max((record for record in records if record is not None), key=lambda each: each.gen, default=None)
 
 

@@ -27,7 +27,7 @@ RECEIVED_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Managed:
-    """A queued Job: the object, the spec that its author asks for, its pods that have not ended, and its record.
+    """A queued Job: the object, its author's spec, its live pods, and its record (latest change of width).
 
     - `problem` says why the Job cannot be read; `spec` is meaningless then.
     - `lost`: the Job's annotation does not hold the record any more. `past` is the copy of the record, without the
@@ -98,7 +98,7 @@ class Managed:
 
     @property
     def misheld(self) -> bool:
-        """True if a hold or release must still be carried out or recorded.
+        """True if a hold (pause) of the Job, or the end of one, must still be carried out or recorded.
 
         Either the Job is on hold and still runs, or its record does not say whether the Job is on hold now.
         """
@@ -107,7 +107,7 @@ class Managed:
         return self.lives and ((held and not self.job.suspend) or held != recorded)
 
     def wants(self, width: int) -> bool:
-        """True if the Job needs more cards to have this width, and is not on hold.
+        """True if the Job needs more cards to have this width (number of pods), and its user does not hold it back.
 
         Such a Job is suspended, or is a split that runs fewer sub-tasks at a time than `width`.
         """
@@ -170,11 +170,12 @@ class Managed:
 
     @property
     def unkept(self) -> bool:
-        """True if the record's past, which decides the Job's turns, must still be copied into the Job's status.
+        """True if facts about earlier changes in the Job's record must still be copied into the Job's status.
 
-        The copy is needed because a user can remove the annotation, but only the engine can remove the copy. The record
-        of a start is not copied: it adds only the time of the start. A workload of another kind than a Job has no copy;
-        then it is true only if the record was removed from the annotation.
+        They decide the Job's later turns in the queue. The copy is needed because a user can remove the annotation, but
+        only the engine can remove the copy. The record of a start is not copied: it adds only the time of the start. A
+        workload of another kind than a Job has no copy; then it is true only if the record was removed from the
+        annotation.
         """
         record = self.record
         if record is None or not self.lives:
@@ -191,7 +192,7 @@ class Managed:
 
     @property
     def admitted(self) -> int:
-        """The number of replicas that the Job's record (`vgpu.io/resize`) lets run.
+        """The number of replicas that the latest change of the Job's width (`vgpu.io/resize`) lets run.
 
         Until the change is applied, it is the smaller of the widths before and after. 0 without a record, and if a user
         has changed the width.
@@ -343,7 +344,7 @@ class ManagedJobs(Protocol):
 
 
 def planned(job: Job) -> Job:
-    """A copy of the Job with only those fields that a plan reads from the object itself.
+    """A copy of the Job with only those fields that the engine's plan of a round reads from the object itself.
 
     A plan reads the JobSpec and the record elsewhere. A tenant may write other fields, such as metadata, as often as
     the API server accepts; such writes must not cause a new plan.
@@ -361,7 +362,7 @@ def planned(job: Job) -> Job:
 
 
 def paused_until(record: Resize) -> float:
-    """The time until which the Job of this record neither starts nor grows; 0 if none of its pods was refused."""
+    """The time until which the Job with this record neither starts nor grows; 0 if none of its pods was refused."""
     if not record.refusal:
         return 0.0
     doubled = FIRST_PAUSE * 2.0 ** min(record.refusals - 1, 10)

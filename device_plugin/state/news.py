@@ -47,7 +47,7 @@ class Listed:
     def add(self, kind: str) -> None:
         """Record that all objects of this kind were listed; if all kinds are listed now, call `begin`.
 
-        The view's lock is held.
+        The cluster view's lock is held.
         """
         self._done.add(kind)
         self._why_not = self._absent()
@@ -66,7 +66,7 @@ class Listed:
 class PodNews:
     """Brings news of pods (new, changed, gone, listed) into the cluster's view.
 
-    Each public method takes the view's lock.
+    Each public method takes the cluster view's lock.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class PodNews:
 class NodeNews:
     """Brings news of nodes (new, changed, gone, listed) into the cluster's view.
 
-    Each public method takes the view's lock.
+    Each public method takes the cluster view's lock.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class NodeNews:
 class JobNews:
     """Brings news of Jobs with the queue label, or of the workloads of another `kind`, into the cluster's view.
 
-    Each public method takes the view's lock, except `of`.
+    Each public method takes the cluster view's lock, except `of`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Slices that are promised to jobs: the leaving pods that still hold some, and the holdings that keep the free ones.
 
-Callers hold the view's lock. Without any promise each call reads one empty dict.
+Callers hold the cluster view's lock. Without any promise each call reads one empty dict.
 """
 
 from collections import defaultdict
@@ -65,7 +65,7 @@ class PromisedSlices:
     """Holds the promised slices, found by leaving pod, by beneficiary and by node.
 
     `beneficiary_of` returns the beneficiary that a pod belongs to; `ended` is called with a beneficiary when its last
-    promise has ended; `clock` is the view's clock.
+    promise has ended; `clock` is the cluster view's clock.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PromisedSlices:
     # Changes
 
     def add(self, uid: str, leaving: LeavingPod, before: Callable[[], frozenset[str]]) -> None:
-        """Promise the slices of the leaving pod `uid` to its beneficiary.
+        """Promise the slices of the leaving pod `uid` to its beneficiary: the job, or its group, that gets them.
 
         `before` returns the UIDs of the beneficiary's pods that already have slices on the node. It is called only for
         the first promise to that beneficiary on that node.
@@ -116,7 +116,7 @@ class PromisedSlices:
         self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
 
     def hold(self, beneficiary: str, node: str) -> None:
-        """Update the holding that keeps freed slices for the beneficiary on a node.
+        """Update the ledger's entry (holding) that keeps freed slices for the beneficiary, a job, on a node.
 
         The holding has the freed slices that the beneficiary has not taken yet. If no pod leaves for the promise any
         more, the promise ends. Nothing happens while `open` lets the beneficiary take slices.
@@ -141,13 +141,13 @@ class PromisedSlices:
                 self._ended(beneficiary)
 
     def hold_on(self, node: str) -> None:
-        """Update the holding of each promise on the node."""
+        """Update the ledger's entry of each promise on the node: the freed slices that are kept for a job."""
         for beneficiary in tuple(self._on_node.get(node, ())):
             self.hold(beneficiary, node)
 
     @contextmanager
     def open(self, beneficiary: str) -> Iterator[None]:
-        """A context in which the slices kept for the beneficiary are free; slices left at its end are held again."""
+        """A context in which the slices kept for the beneficiary job are free; at its end the rest is held again."""
         ledger = self._ledger
         counts = ledger.gained, ledger.freed
         self.release(beneficiary, ledger)
@@ -162,7 +162,7 @@ class PromisedSlices:
                 self.hold(beneficiary, node)
 
     def release(self, beneficiary: str, ledger: Ledger) -> Sequence[Holding]:
-        """Release the slices kept for the beneficiary, in this ledger or a copy of it; returns the released holdings.
+        """Release the slices kept for the beneficiary, a job, in a ledger or a copy; returns the released holdings.
 
         Afterwards the caller must hold the remaining slices again, or roll the ledger back.
         """
@@ -175,7 +175,7 @@ class PromisedSlices:
     # Reading
 
     def leaving_for(self, beneficiary: str) -> Sequence[str]:
-        """The UIDs of the pods whose slices are promised to the beneficiary."""
+        """The UIDs of the pods that leave, and whose slices are promised to the beneficiary, a job."""
         return [uid for promise in self._promises[beneficiary].values() for uid in promise.leaving]
 
     def is_free(self, node: str, uid: str) -> bool:
@@ -183,7 +183,7 @@ class PromisedSlices:
         return self._ledger.grant(uid) is None and self._reports.reported(node, uid) is None
 
     def holders(self, beneficiary: str, node: str) -> Mapping[str, Sequence[Slice]]:
-        """The slices of the beneficiary's pods on a node, by UID."""
+        """The slices that pods of the beneficiary, a job, hold on a node, by UID."""
         state = self._ledger.node(node)
         found: dict[str, Sequence[Slice]] = {}
         for holder, holding in state.holdings.items() if state is not None else ():
@@ -200,7 +200,7 @@ class PromisedSlices:
         return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
 
     def summary(self) -> Sequence[str]:
-        """A text for each of the first MOST_NAMED beneficiaries for which slices are kept."""
+        """A text for each of the first MOST_NAMED beneficiaries (jobs) for which slices are kept."""
         names = sorted({name for node in self._on_node for name in self._kept_on(node)})
         return [f"slices are kept for {name}" for name in names[:MOST_NAMED]]
 

@@ -47,9 +47,9 @@ class Leaving:
 
 
 class Promises:
-    """All promises. Callers hold the view's lock. Without any promise, a call costs almost nothing.
+    """All promises. Callers hold the cluster view's lock. Without any promise, a call costs almost nothing.
 
-    `clock` is the view's clock, `wall` returns the seconds since 1970.
+    `clock` is the cluster view's clock, `wall` returns the seconds since 1970.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Promises:
         self._withdrawn = set[str]()
         self._begun = False
         self.first_end = inf
-        """The earliest time at which a promise can end, on the view's clock."""
+        """The earliest time at which a promise can end, on the cluster view's clock."""
 
     # Jobs
 
@@ -79,7 +79,7 @@ class Promises:
         self._follow(self._records.forget(uid))
 
     def begin(self) -> None:
-        """Make the promises of all records, once all pods, nodes and Jobs were listed. Later calls do nothing."""
+        """Make the promises of all Jobs' records, once pods, nodes and Jobs were listed. Later calls do nothing."""
         if not self._begun:
             self._begun = True
             self._apply(self._records.all(), believed=True)
@@ -105,7 +105,7 @@ class Promises:
         self.slices.hold_on(node)
 
     def expire(self, now: float) -> None:
-        """End the promises whose time is over at `now`, and set `first_end` to the end of the next one."""
+        """End the promises whose time is over at `now`, and set `first_end` to the next time at which one ends."""
         self._reapply({leaving.giver for leaving in self.slices.leaving.values() if leaving.until <= now})
         self.first_end = min((leaving.until for leaving in self.slices.leaving.values()), default=inf)
 
@@ -159,7 +159,7 @@ class Promises:
     # Records
 
     def _apply(self, records: Iterable[JobRecord], *, believed: bool = False) -> None:
-        """Make, change or end the promises of these records, and update the holdings of the changed promises.
+        """Make, change or end the promises of these Jobs' records, and update the slices held for changed promises.
 
         `believed` is true only at the start of this process: then the slices of a grant are promised although its pod
         is gone or has ended.
@@ -179,7 +179,7 @@ class Promises:
     def _named(
         self, record: JobRecord, beneficiary: str, grants: Sequence[Grant], *, believed: bool
     ) -> Mapping[tuple[str, str], None]:
-        """Make the pods of `grants` the leaving pods of the record; promises of the record's other pods end.
+        """Make the pods of `grants` the leaving pods of a Job's record; promises of the record's other pods end.
 
         A pod that does not belong to the record's Job is left out, and is a fault of the record. With `believed`, the
         slices of a grant are promised although its pod is gone or has ended. Returns (beneficiary, node) of each
@@ -216,7 +216,7 @@ class Promises:
         self._apply([record for record in map(self._records.get, uids) if record is not None])
 
     def _in_force(self, record: JobRecord) -> str:
-        """The name of the beneficiary of a record that is in force; empty if the record is not in force.
+        """The name of the job for which a Job's record keeps slices (the beneficiary); empty if it is not in force.
 
         A record is in force until it ends or is replaced. If the record gives a number of `replicas`, it also ends once
         this number of the beneficiary's pods were bound after the record's decision.
@@ -232,17 +232,18 @@ class Promises:
         return "" if bound >= resize.replicas else name
 
     def _of_another_job(self, record: JobRecord, uid: str) -> bool:
-        """True if the pod leaves by another record already, or if it is known and not of the record's Job."""
+        """True if the pod leaves by another Job's record already, or if it is known and not of the record's Job."""
         pod = self._pods.get(uid)
         return uid in self.slices.leaving or (pod is not None and self._records.of(pod) is not record)
 
     def _taken(
         self, record: JobRecord, grant: Grant, beneficiary: str, *, believed: bool
     ) -> LeavingPod | None:
-        """The leaving pod of a grant, with the slices that it is known to hold; None if it holds none.
+        """The pod of `grant` as a pod that leaves for `beneficiary`, with its slices; None if it holds none.
 
-        With `believed`, an ended pod counts as the holder of its own grant, and an unknown pod as the holder of
-        `grant`, unless this process saw the pod go. Returns None too if MOST_LEAVING pods leave already.
+        The ledger says which slices a pod holds. With `believed` two more cases count: a pod that has ended holds the
+        slices of its own grant; a pod that is not known holds those of `grant`, unless this process saw that it went.
+        Returns None too if MOST_LEAVING pods leave already.
         """
         uid, pod = grant.pod, self._pods.get(grant.pod)
         if len(self.slices.leaving) >= MOST_LEAVING:
@@ -258,7 +259,7 @@ class Promises:
         return LeavingPod(record.uid, beneficiary, held.node, tuple(held.slices()), record.until, freed)
 
     def _add(self, uid: str, leaving: LeavingPod, asked: str) -> None:
-        """Promise the slices of the pod `uid`, as `leaving` describes them.
+        """Promise the slices of the pod `uid`: keep them for the job that `leaving` names as the beneficiary.
 
         `asked` is the time of the record's decision if this process has just started, else empty. Pods of the
         beneficiary that were bound after that time count as having taken promised slices.
@@ -269,7 +270,7 @@ class Promises:
         self.slices.add(uid, leaving, partial(self._before, leaving, asked))
 
     def _before(self, leaving: LeavingPod, asked: str) -> frozenset[str]:
-        """The UIDs of the beneficiary's pods with slices on the leaving pod's node.
+        """The UIDs of the pods, of the job that gets the slices, which have slices on the leaving pod's node.
 
         If the time `asked` is not empty, only pods bound until that time count.
         """
@@ -279,11 +280,11 @@ class Promises:
     # Pods of beneficiaries
 
     def _end(self, beneficiary: str) -> None:
-        """Drop the times at which the beneficiary's pods were bound, because its last promise has ended."""
+        """Drop the times at which the beneficiary job's pods were bound, because its last promise has ended."""
         del self._bound[beneficiary]
 
     def _bound_of(self, beneficiary: str) -> dict[str, str]:
-        """The times at which the beneficiary's running pods were bound, by UID.
+        """The times at which running pods of the beneficiary, a job that gets slices, were bound, by UID.
 
         They are computed once, and then kept up to date while there are promises to the beneficiary.
         """

@@ -45,11 +45,11 @@ class QueuedJob(Named, Protocol):
 
 @dataclass(slots=True)
 class JobRecord:
-    """The record of one Job with the queue label; the Job itself is not kept, only its names.
+    """The record (latest change of width) of one Job with the queue label; of the Job only its names are kept.
 
     `own` names the Job, or its group, as a beneficiary. `resize` is the decoded `text` without its grants, which are
     decoded again when they are needed; None if the Job has no sound record. `until` is the end of the record, on the
-    view's clock. `leaving` holds the UIDs of the Job's pods whose slices are promised now.
+    cluster view's clock. `leaving` holds the UIDs of the Job's pods whose slices are promised now.
     """
 
     key: JobKey
@@ -68,9 +68,9 @@ class JobRecord:
 
 
 class JobRecords:
-    """The records of all Jobs with the queue label. Callers hold the view's lock.
+    """Holds the record (latest change of width) of each Job with the queue label. Callers hold the cluster view's lock.
 
-    `clock` is the view's clock, `wall` returns the seconds since 1970.
+    `clock` is the cluster view's clock, `wall` returns the seconds since 1970.
     """
 
     def __init__(self, faults: Faults, clock: Callable[[], float], wall: Callable[[], float]) -> None:
@@ -95,7 +95,7 @@ class JobRecords:
         return self._records.get(uid)
 
     def see(self, job: QueuedJob) -> Sequence[JobRecord]:
-        """Record a Job; returns the records that may mean something else now.
+        """Take over a Job's new version; returns the Jobs' records that may mean something else now.
 
         These are the Job's own record if anything of it changed, and, if its name or group changed, the records that
         name the Job as their beneficiary.
@@ -134,7 +134,7 @@ class JobRecords:
         return [record, *self._named_by(record.key)]
 
     def taker(self, record: JobRecord) -> str:
-        """The name of the known beneficiary for which the Job of this record shrinks.
+        """The name of the known beneficiary, the job that gets the slices, for which the Job of this record shrinks.
 
         Empty if there is none, and once the record has ended.
         """
@@ -150,7 +150,7 @@ class JobRecords:
         return {uid for uid in self._shrinking if self._records[uid].until > now}
 
     def grants(self, record: JobRecord) -> Sequence[Grant]:
-        """The grants that the record names; none, with a fault of the record, if the grants are malformed."""
+        """The grants of leaving pods in the Job's record; none, with a fault of the record, if they are malformed."""
         try:
             return Resize.decode(record.text).grants
         except AnnotationError as error:
@@ -158,11 +158,11 @@ class JobRecords:
             return ()
 
     def asked(self, record: JobRecord) -> str:
-        """The time of the recorded decision, as the API server writes times; empty without a decision."""
+        """The time of the decision in the Job's record, as the API server writes times; empty without a decision."""
         return api_time(record.resize.asked) if record.resize is not None else ""
 
     def beneficiary_of(self, pod: Pod) -> str:
-        """The name of the pod's Job, or of its group, as a beneficiary; empty if the pod is of no queued Job."""
+        """The name under which slices are kept for the pod's Job or its group; empty if the pod is of no queued Job."""
         record = self.of(pod)
         return record.own if record is not None else ""
 
@@ -174,14 +174,14 @@ class JobRecords:
         return record if record is not None and record.key[0] == pod.namespace else None
 
     def fault(self, record: JobRecord, text: str) -> None:
-        """Set the fault of a record; an empty `text` clears it."""
+        """Set the fault of a Job's record, which people see; an empty `text` clears it."""
         if text:
             self._faults.put(record.uid, Fault("resize", "/".join(record.key), text))
         else:
             self._faults.clear("resize", record.uid)
 
     def _unlabel(self, record: JobRecord) -> None:
-        """Remove the label of the record's pods from the index of labels."""
+        """Remove the label by which the Job's pods name it from the index of labels."""
         if self._labelled.get((record.key[0], record.pods_label)) == record.uid:
             del self._labelled[record.key[0], record.pods_label]
 

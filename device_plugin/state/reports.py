@@ -42,7 +42,7 @@ class CardChanges:
 
     Building it takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate.
     Changes that come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the
-    view's lock.
+    cluster view's lock.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Outliving:
 
 
 class Reports:
-    """Holds the slices that agents report, and the pods that vanished recently. Callers hold the view's lock."""
+    """Holds the slices that agents report, and pods that vanished recently. Callers hold the cluster view's lock."""
 
     def __init__(self) -> None:
         # By node, then by pod UID.
@@ -152,7 +152,7 @@ class Reports:
         return uid in self._unmeasured.get(node, ())
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
-        """Record the grant of a bound pod that is gone and was not seen to end, unless its agent reports it already."""
+        """Keep the grant of a bound pod that is gone and was not seen to end, unless its agent reports it already."""
         if self.reported(grant.node, pod.uid) is None:
             found = Outliving(pod.namespace, pod.name, pod.uid, grant, pod.uid)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS

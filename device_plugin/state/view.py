@@ -27,9 +27,9 @@ from device_plugin.state.reports import Reports
 
 
 class ClusterView:
-    """The known state of the cluster. Callers take `lock` around calls that belong together; each call takes it too.
+    """Holds the known state of the cluster. Callers take `lock` around calls that belong together.
 
-    Pods may ask by claims if `served` is given.
+    Each method takes the lock too, unless it says otherwise. Pods may ask by ResourceClaims if `served` is given.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ClusterView:
         self._clock = clock
 
     def read_claims(self, *, known: bool) -> None:
-        """Read pods' requests from claims too, or while claims are not `known` from limits alone.
+        """Read pods' requests from ResourceClaims too; from limits alone while claims are not `known`.
 
         At first claims are known. Without `served` nothing changes.
         """
@@ -91,7 +91,7 @@ class ClusterView:
             return self.ledger.snapshot()
 
     def expire(self) -> None:
-        """End what is over now: stale loads, promises, and slices of vanished pods that no agent reported in time.
+        """End what is over now: stale loads, promises of slices to jobs, and slices of vanished pods without a report.
 
         Changes of cards that came too often, and have waited long enough, are applied.
         """
@@ -105,7 +105,7 @@ class ClusterView:
             self.node_news.apply_due(now)
 
     def claim_in_use(self, pod: Pod, request: PodRequest) -> str:
-        """The reason why another pod has a claim of this pod, as text; empty if none has. The lock is held.
+        """The reason why another pod has a ResourceClaim of this pod, as text; empty if none has. The lock is held.
 
         The first pod of a claim that gets slices keeps the claim until it has ended.
         """

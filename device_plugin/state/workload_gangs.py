@@ -28,7 +28,7 @@ class _Gang(NamedTuple):
 
 
 class WorkloadGangs:
-    """The gangs of queued workloads. Callers hold the view's lock, except for `labelled`, which needs none.
+    """The gangs of queued workloads. Callers hold the cluster view's lock, except for `labelled`, which needs none.
 
     `see_again` is called with the UID of each known pod whose gang has changed.
     """
