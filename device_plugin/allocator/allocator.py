@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 
 class Allocator:
-    """Places pods, and holds each grant until its pod is bound or its reservation ends.
+    """Places pods, and keeps each grant as a reservation until its pod is bound or its time is over.
 
-    Each public method takes the view's lock, except `prepare` and `news`, which need none.
+    Each public method takes the cluster view's lock, except `prepare` and `news`, which need none.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Allocator:
     # Decisions
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Look up the rows of `nodes` in the node table, before the lock is taken for a decision about the request.
+        """Find `nodes` in the arrays of cards (node table), before the lock is taken for a decision about the request.
 
         So the decision holds the lock for less time. The method does nothing for a pod of a gang.
         """
@@ -111,7 +111,7 @@ class Allocator:
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
     def problem(self, pod: Pod, request: PodRequest) -> str:
-        """The reason why the pod gets no slices as it is: its group is wrong, or another pod has its claim.
+        """The reason why the pod gets no slices as it is: its group is wrong, or another pod has its ResourceClaim.
 
         Empty if there is none. The lock is held.
         """
@@ -153,7 +153,7 @@ class Allocator:
                 self.waiting.preemption.add(pending)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
-        """Mark the pod's reservation on `node` as BINDING, because its Binding is sent now; returns the reservation.
+        """Mark the pod's reservation on `node` as BINDING, because its Binding is sent now; returns it, or None.
 
         Returns None if the pod has no reservation there that waits for its Binding. If the card takes no new slices any
         more, the reservation is released, and None is returned too.
@@ -268,7 +268,7 @@ class Allocator:
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
     def claim_changed(self, pod: Pod) -> None:
-        """Act on a change of a claim of an unbound pod.
+        """Act on a change of a ResourceClaim of an unbound pod.
 
         If the claim now makes another request, the pod's reservation is released. If the pod was refused because of its
         claims, it will be touched, so that kube-scheduler asks for it again.
@@ -277,7 +277,7 @@ class Allocator:
         self.waiting.claim_changed(pod)
 
     def forget_pod(self, uid: str) -> None:
-        """Remove all records of a pod that is gone, or cannot be read any more; the reservations of its gang end too.
+        """Forget a pod that is gone, or cannot be read any more; the reservations of its gang end too.
 
         They do not end if a Binding of the gang was sent.
         """
@@ -372,7 +372,7 @@ class Allocator:
     ) -> tuple[PodRequest, Grant | Refused]:
         """Return the request with the pod's rank, and a decision made without the remembered refusals.
 
-        The pod has promised slices, and the remembered refusals did not count these slices as free.
+        Slices are kept for the pod's job (promised), and the remembered refusals did not count them as free.
         """
         request = self.in_group(pod, request)
         return request, self.placer.decide(request, nodes, vetted=True)

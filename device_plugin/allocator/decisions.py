@@ -29,7 +29,7 @@ class Decisions(Service):
     """Exports the leader's decisions that are only in its memory, and loads them into another process."""
 
     def as_object(self) -> Mapping[str, Any]:
-        """The reservations and the target workload as JSON; `leader` is false if this replica must not place pods."""
+        """The reservations and the learnt mix of requests as JSON; `leader`: whether this replica may place pods."""
         with self._view.lock:
             reserved = [
                 {
@@ -43,10 +43,10 @@ class Decisions(Service):
         return {"leader": not self._why_not_leading(), "reserved": reserved, "workload": workload}
 
     def take_over(self, told: Mapping[str, Any]) -> int:
-        """Put a leader's reservations into this process's ledger, and use the leader's target workload here.
+        """Put a leader's reservations into this process's ledger, and use the leader's learnt mix of requests here.
 
-        Returns the number of reservations; those of pods that are bound, ended or gone are left out. The workload
-        tables take up to 2 s to compute. Raises DecisionsError.
+        Returns the number of reservations; those of pods that are bound, ended or gone are left out. Placement scores
+        nodes by tables made from this mix, which take up to 2 s to compute. Raises DecisionsError.
         """
         try:
             holdings = [_holding(each) for each in told["reserved"]]

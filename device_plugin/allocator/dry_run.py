@@ -25,7 +25,10 @@ class DryRun(Service):
     """Places pods on this process's own ledger. Nothing is sent to the API server."""
 
     def learn(self) -> None:
-        """Compute the workload tables, as a new allocator does after its start; takes up to 2 s."""
+        """Compute the tables for the expected requests, by which nodes are scored, as a new allocator does.
+
+        Takes up to 2 s.
+        """
         Refit(self._shared, WorkloadTables, lambda: False).step()
 
     @contextmanager

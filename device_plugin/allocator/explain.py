@@ -48,7 +48,7 @@ class UnplacedPod:
 
 
 class Explainer(Service):
-    """Makes the views of /explain from a snapshot, without the lock.
+    """Makes the answers (views) of /explain from a snapshot of the ledger, without the lock.
 
     Equal requests of waiting pods are placed once, on a copy of the ledger.
     """
@@ -59,7 +59,7 @@ class Explainer(Service):
         self._search = SearchCopy(shared, wait)
 
     def view(self, pod: str = "") -> View:
-        """The whole view, or with `pod` (namespace/name) only the part about that pod.
+        """The whole answer of /explain, or with `pod` (namespace/name) only the part about that pod.
 
         The part also has the moves of other pods that would make room for it.
         """
@@ -171,7 +171,7 @@ class Explainer(Service):
             return [*self._view.reports.summary(), *self._view.promises.slices.summary()]
 
     def _wrong(self, pod: Pod, request: PodRequest) -> str:
-        """The problem of the pod's group or claims that keeps the pod waiting, as text; empty if there is none."""
+        """The problem of the pod's group or ResourceClaims that keeps it waiting, as text; empty if there is none."""
         if not (pod.label(GROUP) or request.claims):
             return ""
         with self._view.lock:
@@ -285,7 +285,7 @@ def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
 
 
 def _only(view: View, wanted: str) -> View:
-    """The part of a view about one pod.
+    """The part of the answer of /explain about one pod.
 
     The part has the pod's slices, its reason to wait, its gang, the promises of its slices, and faults of its grant.
     """
@@ -311,7 +311,7 @@ def _only(view: View, wanted: str) -> View:
 
 
 def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
-    """Texts for families whose memory unit differs between nodes."""
+    """A text for each card family whose memory unit (MiB for one unit of a request) differs between nodes."""
     for family, units in memory_units(inventories).items():
         if len(units) > 1:
             amounts = (f"{unit} MiB on {few_of(nodes, NODES)}" for unit, nodes in units.items())
@@ -319,7 +319,7 @@ def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
 
 
 def as_text(view: View) -> str:
-    """The view as text for people."""
+    """The answer of /explain as text for people."""
     lines = [
         "this replica leads" if view["leader"] else f"this replica does not lead: {view['whyNotLeading']}"
     ]

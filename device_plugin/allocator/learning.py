@@ -26,7 +26,7 @@ MOST_MODELS, MOST_NEW = 8, 16_384
 class Learning:
     """Counts the requests of pods in the `target` workload, after the pods have existed for STAY_SECONDS.
 
-    Callers hold the view's lock. Times are in seconds of the view's clock.
+    Callers hold the cluster view's lock. Times are in seconds of the cluster view's clock.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Learning:
         self._shapes: OrderedDict[str, OrderedDict[Shape, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Number of new pods that the target workload does not count yet."""
+        """Number of new pods that the target workload, the learnt mix of requests, does not count yet."""
         return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:
@@ -71,7 +71,7 @@ class Learning:
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
-        """Count the shape of each pod that has existed for STAY_SECONDS, and still does, in the target workload."""
+        """Count the request of each pod that has existed for STAY_SECONDS in the target workload, the learnt mix."""
         while self._new:
             uid, (shape, since) = next(iter(self._new.items()))
             if since > now - STAY_SECONDS:
@@ -82,9 +82,10 @@ class Learning:
                 self.target.add(shape)
 
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
-        """The shape to count, without uuids; None if it does not count.
+        """The shape of a pod's request (its parts that decide where it fits best) to count; None if it does not count.
 
-        A shape does not count if it names too many card models, or if its namespace has too many shapes.
+        Card uuids are left out. A shape does not count if it names too many card models, or if its namespace has too
+        many shapes.
         """
         # The uuids only choose among equal cards, which says nothing about later requests.
         if shape.uuids != ANYTHING:

@@ -25,14 +25,14 @@ NODES = 64
 
 
 class FitError(VgpuError):
-    """Workload tables could not be computed.
+    """The tables for the learnt mix of requests (workload tables) could not be computed.
 
     Cure: check that the allocator's container has enough memory and CPU; the allocator tries again by itself.
     """
 
 
 class Refit(Service):
-    """Computes the tables and the scores; `step` is called about once a second, in one thread.
+    """Computes tables for the learnt mix of requests, and nodes' scores; one thread calls `step` once a second.
 
     `pause` waits so that other threads get the lock; it returns true if the service ends.
     """
@@ -46,7 +46,7 @@ class Refit(Service):
         self._not_before = float("-inf")
 
     def step(self) -> None:
-        """Compute new workload tables if they are due; then update the nodes' scores and the fragmentation gauge.
+        """Compute new tables for the learnt mix of requests if they are due; then update all scores and the gauge.
 
         Returns once all scores are up to date, or the service ends.
         """

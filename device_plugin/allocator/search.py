@@ -1,7 +1,7 @@
 """A private copy of the ledger, on which searches try changes while pods are placed on the ledger itself.
 
-A search of thousands of nodes, for a grant or for victims, takes seconds. The view's lock is held only to take a
-snapshot; the copy is then updated from the snapshot, node by node.
+A search of thousands of nodes, for a grant or for victims, takes seconds. The cluster view's lock is held only to take
+a snapshot; the copy is then updated from the snapshot, node by node.
 """
 
 import threading
@@ -64,7 +64,7 @@ class SearchCopy:
                 started = self._clock()
 
     def _catch_up(self) -> None:
-        """Update the private copy to the allocator's present ledger, loads and workload tables."""
+        """Update the private copy to the allocator's present ledger, measured loads and tables for scores."""
         with self._view.lock:
             snapshot, loads = self._view.ledger.snapshot(), self._view.measured.loads.copy()
             tables = self._placer.tables

@@ -58,7 +58,7 @@ class GangStatus:
 
 
 class Gangs:
-    """The gangs among `groups`, and their reservations. Callers hold the view's lock."""
+    """The gangs among `groups`, and their reservations. Callers hold the cluster view's lock."""
 
     def __init__(
         self, ledger: Ledger, placer: Placer, groups: Groups, seconds: float,

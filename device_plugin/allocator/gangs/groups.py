@@ -79,7 +79,7 @@ class Group:
 
 
 class Groups:
-    """All groups, as their pods were last seen. Callers hold the view's lock."""
+    """All groups, as their pods were last seen. Callers hold the cluster view's lock."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -160,7 +160,7 @@ class Groups:
         )
 
     def rank(self, pod: Pod) -> Rank:
-        """The rank of an unbound pod in its group: its number, and the nodes that it must avoid or leave to others.
+        """The rank of an unbound pod: its number in its group, and the nodes that it must avoid or leave to others.
 
         An empty rank if the pod is in no group.
         """
@@ -183,7 +183,7 @@ class Groups:
         return Held(self._ledger.holdings()[pod.uid].node, rank)
 
     def _note(self, group: Group, wrong: str) -> None:
-        """Add 1 to `news` if the group's problem has ended; reset the gang's state if the group is no gang any more.
+        """Add 1 to the counter `news` if the group's problem has ended; drop a gang's state if it is no gang any more.
 
         `wrong` is the problem before the change, as text; empty if there was none.
         """

@@ -11,7 +11,9 @@ MOST, MOST_OF_NAMESPACE = 16_384, 4096
 
 
 class OfferedNodes:
-    """A list of offered nodes for each gang and each class of equal pods in the gang. Callers hold the view's lock.
+    """Holds a list of offered nodes for each gang, and each class of equal pods in it.
+
+    Callers hold the cluster view's lock.
 
     Beyond the bounds a new list is left out. Pods of that class are then placed on the nodes offered for another pod of
     the gang. If kube-scheduler later offers them other nodes, they are moved.

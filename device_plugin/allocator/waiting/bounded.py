@@ -11,7 +11,7 @@ class Bounded(Generic[Key, Value]):
     """A dictionary with at most `most` values, and at most `most_of_namespace` values of one namespace.
 
     A namespace with too many values loses its newest, or with `lose_oldest` its oldest. If there are too many in total,
-    the namespace with the most values loses one. Callers hold the view's lock, unless a method says otherwise.
+    the namespace with the most values loses one. Callers hold the cluster view's lock, unless a method says otherwise.
     """
 
     def __init__(self, most: int, most_of_namespace: int, *, lose_oldest: bool = False) -> None:

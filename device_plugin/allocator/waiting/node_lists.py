@@ -83,7 +83,7 @@ class NodeList(Sequence[str]):
 
 
 class NodeLists:
-    """Makes compact lists of offered nodes. Callers hold the view's lock."""
+    """Makes compact lists of offered nodes. Callers hold the cluster view's lock."""
 
     def __init__(self, index: NodeTable) -> None:
         self._index = index

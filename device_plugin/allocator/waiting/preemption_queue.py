@@ -23,7 +23,7 @@ class Pending:
 
 
 class PreemptionQueue(Bounded[str, Pending]):
-    """The pods, by UID, that may preempt others, each with its latest refusal. Callers hold the view's lock.
+    """The pods, by UID, that may preempt others, each with its latest refusal. Callers hold the cluster view's lock.
 
     A pod is left out if no pod of a lower priority ever held slices. Within a priority, namespaces take turns, and in
     each namespace the pods with the fewest tries come first, so that many hopeless pods do not delay the others.

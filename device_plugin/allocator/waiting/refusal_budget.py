@@ -32,7 +32,7 @@ class RefusalBudget:
     """Limits the time of refusals: each namespace has BURST seconds, refilled at SHARE seconds per second.
 
     The refused gangs of a namespace share its budget equally; its pods of several containers count as one gang. All
-    namespaces together get at most TOTAL_SHARE of the time, in equal parts. Callers hold the view's lock.
+    namespaces together get at most TOTAL_SHARE of the time, in equal parts. Callers hold the cluster view's lock.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

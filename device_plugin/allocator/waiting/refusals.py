@@ -52,7 +52,7 @@ class _Entry:
 class Refusals:
     """Refusals by request; beyond the bounds a namespace loses its least recently used refusal.
 
-    Callers hold the view's lock.
+    Callers hold the cluster view's lock.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
@@ -99,7 +99,7 @@ class Refusals:
         return _hold(entry.refused, entry.gained, entry.restocked, self._ledger)
 
     def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
-        """A mask of the rows that a decision considers: the offered nodes, without those that the group avoids."""
+        """An array with True for the nodes that a decision considers: the offered ones, less those the group avoids."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
         return offered & ~marked(table.position, avoid) if avoid else offered
@@ -157,7 +157,7 @@ class WaitingPods(Bounded[str, Waiting]):
         self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, waits_for: WaitsFor,
         request: PodRequest | None = None,
     ) -> None:  # fmt: skip
-        """Record a pod that was just refused, alone or with its gang.
+        """Keep a pod that was just refused, alone or with its gang, among the waiting pods.
 
         `request` is given only if nothing but the ledger decided: then the pod may be refused again without a decision.
         """
@@ -209,7 +209,7 @@ class WaitingPods(Bounded[str, Waiting]):
 class PostponedPods(Bounded[str, Pod]):
     """The pods, by UID, that were refused without a decision because this replica does not place pods yet.
 
-    They have a lock of their own, so that a /filter without a decision does not wait for the view's lock.
+    They have a lock of their own, so that a /filter without a decision does not wait for the cluster view's lock.
     """
 
     def __init__(self) -> None:
@@ -222,12 +222,12 @@ class PostponedPods(Bounded[str, Pod]):
             super().put(namespace, key, value)
 
     def drop(self, key: str) -> Pod | None:
-        """Remove and return the pod with this UID; None if it was not postponed."""
+        """Remove and return the pod with this UID; None if it is not among them."""
         with self._lock:
             return super().drop(key)
 
     def take(self) -> list[Pod]:
-        """Remove and return all postponed pods."""
+        """Remove and return all pods that were refused without a decision."""
         with self._lock:
             pods = self.values()
             self.clear()
@@ -235,7 +235,7 @@ class PostponedPods(Bounded[str, Pod]):
 
 
 def _hold(refused: Refused, gained: int, restocked: int, ledger: Ledger) -> bool:
-    """True if nothing has changed that a refusal depends on since the ledger's counters had these values."""
+    """True if a refusal still holds: the ledger's counters that it depends on have not grown beyond these values."""
     return restocked == ledger.restocked and (gained == ledger.gained or refused.lasting)
 
 

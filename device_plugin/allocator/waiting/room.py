@@ -12,11 +12,11 @@ from device_plugin.core.pods import Pod
 
 
 class WaitingRoom:
-    """The queues of refused pods. Callers hold the view's lock.
+    """The queues of refused pods. Callers hold the cluster view's lock.
 
-    `pods` are the refused pods, `preemption` the refused pods that may preempt others, and `postponed` the pods that
-    were refused without a decision. `unclaimed` are the pods that were refused because of their claims. `refusals` are
-    the remembered refusals; `budget` limits the time spent on refusing.
+    `pods` are the refused pods, and `preemption` the refused pods that may preempt others. `postponed` are pods that
+    are touched in the next step, so that kube-scheduler asks for them again. `unclaimed` are the pods that were refused
+    because of their ResourceClaims. `refusals` are the remembered refusals; `budget` limits the time spent on refusing.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer, clock: Callable[[], float]) -> None:
@@ -41,7 +41,11 @@ class WaitingRoom:
         self.unclaimed.drop(pod.uid)
 
     def claim_changed(self, pod: Pod) -> None:
-        """Postpone a pod that was refused because of its claims, now that the pod or one of its claims has changed."""
+        """Add a pod to the pods that are touched next (`postponed`), if it was refused because of its claims.
+
+        Called when the pod or one of its claims (ResourceClaims) has changed, so the pod may fit now. A touch, a change
+        of an annotation, makes kube-scheduler ask for the pod again.
+        """
         if self.unclaimed.drop(pod.uid) is not None:
             self.postponed.put(pod.namespace, pod.uid, pod)
 
@@ -52,6 +56,6 @@ class WaitingRoom:
         self.unclaimed.drop(uid)
 
     def clear(self) -> None:
-        """Remove all pods from `pods` and `preemption`, because this replica leads no longer."""
+        """Empty `pods` and `preemption`, the queues of refused pods, because this replica leads no longer."""
         self.preemption.clear()
         self.pods.clear()
