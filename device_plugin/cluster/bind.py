@@ -95,7 +95,7 @@ class Binder(Service):
         self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
 
     def _send_with_claims(self, claimed: Reservation, deadline: float) -> None:
-        """Write the pod's claims, then its Binding, all before `deadline`. Raises BindError."""
+        """Write the pod's ResourceClaims, then its Binding, all before `deadline`. Raises BindError."""
         try:
             with self._claims.alone(claimed.grant.claims.values()):
                 self._claims.give(claimed, deadline)

@@ -40,7 +40,7 @@ class _Node:
 
 
 class ClaimTouch(Service):
-    """Touches bound pods with claims that wait for their node's agent; `step` is called about four times a second."""
+    """Touches bound pods with ResourceClaims that wait for their node's agent; `step` is called 4 times a second."""
 
     def __init__(self, shared: Shared, api: Api) -> None:
         super().__init__(shared)

@@ -50,7 +50,7 @@ class ClaimError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Gift:
-    """The slices of a claim, each with its card, for a pod that is about to be bound to `node`."""
+    """The slices of a ResourceClaim, each with its card, for a pod that is about to be bound to `node`."""
 
     pod: Pod
     node: str
@@ -69,7 +69,7 @@ class _Gift:
 
 
 class ClaimWrites(Service):
-    """Writes the claims of pods before they are bound, and clears claims. It may be called from any thread.
+    """Writes the ResourceClaims of pods before they are bound, and clears them. Any thread may call it.
 
     `fenced` returns true while no other replica can have the Lease.
     """
@@ -84,7 +84,7 @@ class ClaimWrites(Service):
 
     @contextmanager
     def alone(self, claims: Collection[str]) -> Iterator[None]:
-        """Keep other threads from writing the claims with these UIDs. Raises ClaimError if one of them does so now."""
+        """Keep other threads from writing these ResourceClaims. Raises ClaimError if another thread writes one now."""
         with self._lock:
             if not self._busy.isdisjoint(claims):
                 raise ClaimError("busy", "a claim of the pod is being cleared: try again")
@@ -105,7 +105,7 @@ class ClaimWrites(Service):
         self._check(deadline, "the Binding")
 
     def take_back(self, reservation: Reservation) -> None:
-        """Clear the claims of a pod whose Binding was refused; a claim that cannot be cleared now is cleared later.
+        """Clear the ResourceClaims of a pod whose Binding was refused; what cannot be cleared now is cleared later.
 
         It has WRITE_SECONDS of its own for this, even if the time of the /bind is over. Meanwhile `alone` keeps the
         next /bind from these claims, because the API server may still carry out one of these writes.
@@ -119,7 +119,7 @@ class ClaimWrites(Service):
                 log.info("claim %s/%s is not cleared yet: %s", ref.namespace, ref.name, error)
 
     def clear(self, claim: Claim) -> None:
-        """Remove the allocation and the reservations of a claim. Raises ClaimError, also if a pod of these is bound."""
+        """Remove a ResourceClaim's allocation and its pods. Raises ClaimError, also if one of these pods is bound."""
         ref = Ref(claim.name, claim.namespace)
         with self.alone({claim.uid}):
             self._repeated(ref, self._clock() + WRITE_SECONDS, partial(self._clear, ref, claim.uid))

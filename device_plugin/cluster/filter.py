@@ -95,7 +95,7 @@ class Filter(Service):
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
-        """The rows of `nodes` in the placement table. Needs no lock.
+        """The offer to a pod: `nodes`, with their places in the arrays of cards (node table). Needs no lock.
 
         This look-up is fast, because the decision has looked up the same nodes.
         """
@@ -113,7 +113,7 @@ class Filter(Service):
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """Record the pod as postponed, and return its refusal; the pod is touched once this replica places."""
+        """Keep the pod, which gets no decision now, and return its refusal; it is touched once this replica places."""
         # Keep the view's object of the pod: the copy that kube-scheduler sent would take memory in addition.
         known = self._view.pods.get(pod.uid) or pod
         self._allocator.waiting.postponed.put(pod.namespace, pod.uid, known)

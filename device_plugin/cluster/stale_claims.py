@@ -24,7 +24,7 @@ MOST = 16
 
 
 class _State(Enum):
-    """The relation of a claim's devices to the grants of the pods that name the claim."""
+    """The relation of a ResourceClaim's devices to the grants of the pods that name the claim."""
 
     RIGHT = "right"
     """A bound pod holds the devices by its grant, or they are not ours."""
@@ -35,7 +35,7 @@ class _State(Enum):
 
 
 class StaleClaims(Service):
-    """Clears the claims that hold a card of ours without a bound pod; `sweep` is called about once a second."""
+    """Clears ResourceClaims that have a card of ours but no bound pod; `sweep` is called about once a second."""
 
     def __init__(self, shared: Shared, writes: ClaimWrites) -> None:
         super().__init__(shared)
@@ -45,7 +45,7 @@ class StaleClaims(Service):
         self._stale: dict[str, float] = {}
 
     def sweep(self) -> None:
-        """Compare changed claims with the grants; clear each that is stale now and was stale LOOK_SECONDS before.
+        """Compare changed ResourceClaims with grants; clear each that is stale now and was so LOOK_SECONDS before.
 
         A stale claim has a card, but no bound pod whose grant agrees with it. A claim that agrees with its pod's grant
         is compared again only after its next change. A replica that does not lead clears nothing.
@@ -87,7 +87,7 @@ class StaleClaims(Service):
 
 
 def _has(grant: Grant, claim: Claim, snapshot: Snapshot) -> bool:
-    """True if the grant has the claim's devices, or if the node does not show all cards of the grant now."""
+    """True if the grant has the ResourceClaim's devices, or if the node does not show all cards of the grant now."""
     node = snapshot.node(grant.node)
     wanted = {
         each.card for container, uid in grant.claims.items() if uid == claim.uid

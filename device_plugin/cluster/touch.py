@@ -362,7 +362,7 @@ class Touch(Service):
         self._seen = None
 
     def _take_postponed(self, now: float) -> None:
-        """Record the postponed pods as waiting, and begin a round, which touches all of them.
+        """Record the postponed pods (refused without a decision) as waiting, and begin a round, which touches them.
 
         Called in every step: a /filter that began before the term may postpone its pod after the term began.
         """
