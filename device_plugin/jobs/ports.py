@@ -21,4 +21,4 @@ class Holdings(Protocol):
         """The nodes with cards, to compare the constraints of pods with; the same object until something changes."""
 
     def release_promised(self, job: Job, ledger: Ledger) -> Sequence[Holding]:
-        """Release the slices promised to this job or its group, in a copy of the ledger; returns their holdings."""
+        """Release the slices kept for this job or its group, in a copy of the ledger; returns the released holdings."""

@@ -49,7 +49,7 @@ RELEASING = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 
 
 def stage(managed: Managed, now: float) -> Stage:
-    """The stage of the change that the Job's record announces.
+    """The stage that the Job's latest change of width, announced by its record, has reached.
 
     The Job's author can end a change by naming its number (`gen`): then the stage is OVERRULED.
     """
@@ -163,7 +163,7 @@ def wanted(record: Resize, jobs: Mapping[JobKey, Managed], held: Set[GroupKey]) 
 
 
 def held_groups(jobs: Iterable[Managed]) -> Set[GroupKey]:
-    """The groups that cannot start because one of their waiting Jobs is on hold, by namespace and group."""
+    """The groups that cannot start because a user holds (pauses) one of their waiting Jobs, by namespace and group."""
     groups = (each.spec.group_key for each in jobs if each.spec.on_hold and each.waits)
     return {group for group in groups if group is not None}
 

@@ -93,7 +93,7 @@ class Executor:
         return tuple(found.values())
 
     def _kept(self) -> Iterator[Write]:
-        """The writes that restore removed records, or copy records into the Jobs' statuses.
+        """The writes that restore Jobs' removed records (the latest change), or copy records into the Jobs' statuses.
 
         Records of changes under way come first, because they may promise slices.
         """
@@ -102,7 +102,7 @@ class Executor:
             yield Write(Action.KEEP, managed, managed.record)
 
     def _held(self, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The writes that begin to stop Jobs on hold, and that record the beginning or the length of a hold."""
+        """The writes that begin to stop Jobs on hold (paused by users), and that record a hold's start or length."""
         misheld = [managed for managed in self._misheld if managed.key not in busy]
         for managed in misheld:
             if managed.spec.on_hold and not managed.job.suspend and self._stages[managed.key] in _STOPPABLE:
@@ -112,10 +112,13 @@ class Executor:
             yield Write(Action.KEEP, managed, record)
 
     def _with_hold(self, managed: Managed) -> Iterator[tuple[Managed, Resize]]:
-        """The Job with a new record: with the beginning of its hold, or after its release with the length of the hold.
+        """The Job with a new record: the start of its user's hold (pause), or after the hold's end its length.
 
-        If other Jobs made room for its group meanwhile, the suspended Jobs of the group follow, each with a record by
-        which its waiting time begins again: a group is due as soon as one of its Jobs is.
+        The record is the annotation with the Job's latest change.
+
+        If other Jobs made room for the Job's group while it was held, the group's suspended Jobs follow. Each gets a
+        record by which its waiting time begins again, because one Job that has waited too long makes the whole group
+        due.
         """
         record = self._records.past(managed)
         if not managed.spec.on_hold:
@@ -183,7 +186,7 @@ class Executor:
             yield from self._windowed(helped, unit[helped.key], givers)
 
     def _reached(self, unit: Iterable[JobKey]) -> Set[Stage]:
-        """The stages of the shrinks and stops by which other Jobs make room for the jobs in `unit`."""
+        """The stages of the shrinks and stops by which other Jobs make room for `unit`, jobs that start together."""
         return {self._stages[giver.key] for key in unit for giver in self._givers.get(key, ())}
 
     def _taken_back(self) -> Iterator[Write]:
@@ -208,7 +211,7 @@ class Executor:
                 yield from self._back(running, 0, stopping[unit])
 
     def _members(self, units: Collection[_StopKey]) -> Mapping[_StopKey, Sequence[Managed]]:
-        """The Jobs of each of these units, which are groups that start and stop together, or single Jobs."""
+        """The Jobs of each of these units; a unit is a group that starts and stops together, or a single Job."""
         found: dict[_StopKey, list[Managed]] = {}
         for managed in self._jobs.values() if units else ():
             if (unit := _stop_key(managed)) in units:
@@ -454,7 +457,7 @@ class Executor:
     def _narrowed(
         self, managed: Managed, step: Scale | Suspend, needed: Mapping[JobKey, int]
     ) -> Iterator[Write]:
-        """The write of the record of a shrink or stop, which promises the slices of the leaving pods.
+        """The write that announces a shrink or stop; it promises the slices of the leaving pods to the other job.
 
         There is no write if the beneficiary does not wait any more, if the Job has another width by now, or if it may
         not lose these pods.
@@ -480,7 +483,7 @@ class Executor:
         ))  # fmt: skip
 
     def _stopping(self, managed: Managed, held_since: float) -> Write:
-        """The write of the record of a stop because of a hold; the slices of the Job's pods are promised to nobody."""
+        """The write that announces a stop because a user holds (pauses) the Job; its slices are kept for nobody."""
         return Write(Action.RECORD, managed, self._records.new(
             managed, before=managed.job.width, after=0,
             until=self._records.narrow_by(managed), held_since=held_since,
@@ -503,7 +506,7 @@ class Executor:
         )  # fmt: skip
 
     def _windowed(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
-        """The write of a wider window of a split, if a trial finds room for it.
+        """The write by which a split runs more sub-tasks at a time (its window), if a trial finds room for them.
 
         The engine narrows a window only for another job, and only while sub-tasks have just begun.
         """
@@ -517,7 +520,7 @@ def _dropped(managed: Managed, record: Resize) -> Write:
 
 
 def _counts_hold(managed: Managed) -> bool:
-    """True if a hold needs no stop of the Job, only a new record: the Job is suspended already, or is held no more."""
+    """True if a user's hold (pause) needs only a new record: the Job is suspended already, or is held no more."""
     return managed.job.suspend or not managed.spec.on_hold
 
 

@@ -37,7 +37,7 @@ class NewRecords:
         self._now = now
 
     def new(self, managed: Managed, **fields: Any) -> Resize:
-        """A new record of the Job with these fields; lasting counts and times are copied from the latest record.
+        """A new record of a change of the Job with these fields; other counts and times are those of its last record.
 
         Without `asked` among the fields, the decision was made now.
         """
@@ -55,11 +55,11 @@ class NewRecords:
         )  # fmt: skip
 
     def past(self, managed: Managed) -> Resize:
-        """The Job's record; if it has none, a new record of a finished change from 0 to 0 replicas."""
+        """The Job's record (its latest change); if it has none, a new one of a finished change from 0 to 0 replicas."""
         return managed.record or self.new(managed, before=0, after=0, until=self._now, applied=True)
 
     def let_run(self, managed: Managed, before: int, after: int, givers: Iterable[Managed]) -> Resize:
-        """The record of a start, or of a wider window, that is written together with the Job's new width.
+        """The record of a start, or of a growth of a split, that is written together with the Job's new width.
 
         `givers` are the Jobs that made room: the new record is later than their records.
         """
@@ -74,7 +74,7 @@ class NewRecords:
         )  # fmt: skip
 
     def applied(self, managed: Managed, record: Resize) -> Resize:
-        """The record of an announced change that is carried out now, with a new end.
+        """The record of an announced change that is carried out now; it ends at a new time.
 
         A shrink also counts requests for checkpoints that the program did not answer.
         """
@@ -135,7 +135,7 @@ def grants_of(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 
 def _next(managed: Managed) -> int:
-    """The number of the Job's next record: greater than those of its latest record and request for a checkpoint."""
+    """The number of the Job's next record: above those of its latest record and of its latest checkpoint request."""
     asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
     # A tenant may write any request on his pod: records must be able to go on from it.
     asked = asked if asked <= MOST_ASKED else 0

@@ -31,7 +31,7 @@ INVALID = (400, 422)
 
 
 class Sender:
-    """Sends writes. One thread calls it.
+    """Sends writes to the API server. One thread calls it.
 
     `leads` is true while no other replica can have the Lease. `sent` is called after each write that was done.
     """

@@ -79,7 +79,7 @@ class Write:
 
     @property
     def keeps(self) -> bool:
-        """True if the write also copies the record into the Job's status, before a change is carried out.
+        """True if the write also copies the record (the Job's change) into the Job's status, before the change is made.
 
         The Job's author can remove the annotation but not the copy, so he cannot change the Job's turns. Other kinds
         than Job have no copy: their controllers own the status, and admission keeps the annotation.
@@ -113,7 +113,7 @@ class Write:
         return 0
 
     def shown_by(self, job: Job) -> bool:
-        """True if the Job has the write's record, and so shows that the write was done.
+        """True if the Job has the record that the write carries, and so shows that the write was done.
 
         False for a write without a record, and for a write to a pod.
         """

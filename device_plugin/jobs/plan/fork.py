@@ -28,7 +28,7 @@ PLACE_SECONDS = 60.0
 
 
 class Fork:
-    """A copy of the view's ledger with a placer; it is made once, and `renew` updates it for each use."""
+    """A copy of the cluster's ledger with a placer; it is made once, and `renew` updates it for each use."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -111,7 +111,7 @@ class Fork:
         return made
 
     def _keep_rest(self, promised: Holding, made: Sequence[Grant]) -> None:
-        """Hold again the slices of a promise that the grants `made` have not taken, for other Jobs of the group."""
+        """Keep the rest of the slices that were kept for a job and that `made` did not take, for its group's Jobs."""
         node = self.ledger.node(promised.node)
         if node is None or promised.grant is None:
             return

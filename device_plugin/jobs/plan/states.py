@@ -104,7 +104,7 @@ def _promised(
 
 
 def _width(managed: Managed, reached: Stage) -> int:
-    """The width that the Job will have once its shrink or stop is complete; a growth counts only when it is done."""
+    """The width of the Job once its shrink or stop is complete; a growth counts only when it is done."""
     record = managed.record
     if not managed.lives or managed.spec.on_hold:
         return 0

@@ -29,14 +29,14 @@ MOST_CHOICES = 100
 
 
 class PoolDemand:
-    """Finds the pools that need a planner: pools that had jobs in the last QUIET_SECONDS."""
+    """Finds the pools (parts of the cards) that need a planner: they had jobs in the last QUIET_SECONDS."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last: dict[Pool, float] = {}
 
     def needing(self, found: Partition, planned: Collection[str]) -> Collection[str]:
-        """The names of the pools that had jobs in the last QUIET_SECONDS.
+        """The names of the pools (parts of the cards) that had jobs in the last QUIET_SECONDS.
 
         `planned` are the pools that have a planner. A pool of `planned` that is new to this object counts as if it had
         jobs until now.
@@ -52,7 +52,7 @@ class PoolDemand:
 
 
 class Dispatcher:
-    """Assigns jobs to pools. One thread calls `step`.
+    """Assigns jobs to pools, the parts of the cards that are planned separately. One thread calls `step`.
 
     `clock` is a monotonic clock, in seconds; `wall` returns the seconds since 1970, as the times of pods are.
     """
@@ -71,7 +71,10 @@ class Dispatcher:
         self._next = -inf
 
     def step(self, found: Partition) -> None:
-        """If a choice is due, choose pools for the jobs in `found`, and write the choices that are new."""
+        """If a choice is due, choose pools for the jobs in `found`, and write each new choice on its Job.
+
+        A pool is a part of the cards.
+        """
         now = self._clock()
         new = any(choice.pool not in choice.fitting for choice in found.choices)
         if not found.choices or not (new or now >= self._next) or not self._sender.certain():
@@ -107,7 +110,10 @@ class Dispatcher:
                 yield choice, _best(choice, rooms)
 
     def _fork(self, pool: Pool) -> Fork:
-        """The fork of a pool's ledger; it is kept, because an update copies only changed nodes."""
+        """The copy (fork) of the ledger of a pool's nodes, made at the first call for that pool.
+
+        It is kept, because an update of an existing fork copies only changed nodes.
+        """
         if pool not in self._forks:
             self._forks[pool] = Fork(
                 PoolHoldings(self._holdings, lambda: self._found.pools.nodes.get(pool, frozenset()))

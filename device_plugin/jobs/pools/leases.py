@@ -77,7 +77,7 @@ class PoolLeases:
         self._decided = False
 
     def want(self, pools: Collection[str] | None) -> None:
-        """Set the pools that each need a planner; None if one planner is enough for all. The dispatcher calls it."""
+        """Set the pools (parts of the cards) that need a planner each; None if one planner is enough for all."""
         self._wanted, self._decided = pools, True
 
     # The rights of this replica
@@ -109,7 +109,7 @@ class PoolLeases:
         }
 
     def numbers(self) -> Numbers:
-        """The pools that have jobs, by the numbers of their Leases; empty if the note was last read too long ago."""
+        """The pools that have jobs, by the numbers of their Leases; empty if the Lease's note was read too long ago."""
         lease = self._dispatcher
         if lease.found is None or self._clock() - lease.read_at >= NOTED_SECONDS:
             return {}
@@ -233,7 +233,7 @@ class PoolLeases:
     # The note
 
     def _note(self, before: str) -> str:
-        """The new note of the dispatcher's Lease, which numbers the wanted pools; `before` is the present note.
+        """The new note (text) on the dispatcher's Lease, which numbers the wanted pools; `before` is the present one.
 
         If one planner is enough, the note first names no pool. It becomes empty after REPLACED_SECONDS, when no planner
         acts by an earlier note any more.
@@ -271,7 +271,10 @@ def _encoded(numbers: Numbers) -> str:
 
 
 def _decoded(note: str) -> Numbers:
-    """The pools that a note names, by number; none if the note is malformed (the dispatcher then replaces it)."""
+    """The pools that a note on the dispatcher's Lease names, by number; none if the note is malformed.
+
+    The dispatcher then replaces it.
+    """
     return dict(_pools(note)) if note else {}
 
 

@@ -38,7 +38,7 @@ class PoolChoice:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The pools at one time with the Jobs of each, and the Jobs whose pool may still be chosen."""
+    """The pools (parts of the cards) at one time with their Jobs, and the Jobs whose pool may still be chosen."""
 
     pools: Pools = field(default_factory=Pools)
     jobs: Mapping[Pool, Mapping[JobKey, Managed]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Partition:
 
 
 def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
-    """The Jobs by pool, and the choices that are still open; all Jobs of a group have one pool."""
+    """The Jobs by pool (part of the cards), and the choices that are still open; all Jobs of a group have one pool."""
     units: dict[UnitKey, list[Managed]] = {}
     for key in sorted(jobs):
         units.setdefault(unit_key(jobs[key].spec), []).append(jobs[key])

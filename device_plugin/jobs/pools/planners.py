@@ -112,7 +112,7 @@ class Planners:
     # The state that is shown
 
     def all(self) -> Collection[PoolPlanner]:
-        """The planners of this replica; without any, the planner of all Jobs, which does not plan then."""
+        """The planners of this replica; if it has none, the planner of all Jobs, which does not plan then."""
         return tuple(self._of_pools.values()) or (self._whole,)
 
     def planning(self) -> Collection[PoolPlanner]:

@@ -82,7 +82,7 @@ class JobView:
 
 
 def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
-    """The views of all queued Jobs that have not ended, by namespace and name.
+    """The Jobs as people see them (views): all queued Jobs that have not ended, by namespace and name.
 
     A Job that another replica plans has no width here, and an unknown phase.
     """
