@@ -10,7 +10,7 @@ class PodResources(Protocol):
     """The kubelet's PodResources API."""
 
     def list(self) -> Sequence[Holder]:
-        """Every container that holds tickets.
+        """Every container that holds tickets, the device IDs that the kubelet counts.
 
         Never call it during Allocate, when it could make the kubelet give a ticket twice. Raises KubeletError.
         """
@@ -79,7 +79,7 @@ class Plugin(Protocol):
 
     @property
     def streaming(self) -> bool:
-        """True while the kubelet reads the stream of our tickets."""
+        """True while the kubelet reads the stream of our tickets (device IDs)."""
 
     def start(self) -> None:
         """Serve on a new socket. Raises KubeletError if the socket cannot be made."""
@@ -88,7 +88,7 @@ class Plugin(Protocol):
         """Tell the kubelet that this plugin serves its resource. Raises KubeletError."""
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Send the kubelet all tickets, and for each whether it is healthy."""
+        """Send the kubelet all tickets (device IDs), and for each whether it is healthy."""
 
     def stop(self) -> None:
         """End the streams, and stop serving."""

@@ -25,7 +25,10 @@ class ClaimUsers:
         self._used: dict[str, tuple[float, bool]] = {}
 
     def using(self, record: Record) -> bool:
-        """True if a process of any pod has a file of the record's container mounted, or if mounts cannot be read."""
+        """True if a process of any pod has a file of the container mounted, or if mounts cannot be read.
+
+        `record` is the agent's state of the container.
+        """
         now = self._clock()
         self._used = {uid: (at, used) for uid, (at, used) in self._used.items() if now - at < LOOK_SECONDS}
         if record.claim not in self._used:

@@ -83,7 +83,7 @@ class CoveredSlices:
         self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
-        """The records of the containers whose files are covered by other mounts."""
+        """The containers, as the agent's records, whose files are covered by other mounts."""
         return tuple(each.record for key, each in list(self._containers.items()) if key in self._covered)
 
     def step(self) -> None:
@@ -112,7 +112,7 @@ class CoveredSlices:
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, now: float) -> None:
-        """Add containers that have a new record, and forget containers without a record.
+        """Add containers for which the agent has a new record, and forget containers without a record.
 
         PreStartContainer writes a new record before each start.
         """

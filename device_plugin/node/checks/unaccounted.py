@@ -1,7 +1,7 @@
 """Unaccounted memory: the part of a card's used memory, by the driver's figure, that no slice accounts for.
 
 It is held by a program that bypasses the library, by a process outside of Kubernetes, or by a container that writes
-less into its usage region than it uses. The driver's own memory is in it too.
+less into its usage region (the file of its counters) than it uses. The driver's own memory is in it too.
 """
 
 import logging

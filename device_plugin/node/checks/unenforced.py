@@ -1,10 +1,10 @@
-"""Unenforced slices: containers that use a card by the kernel's figures, and have no live slot in their usage region.
+"""Unenforced slices: containers that use a card by the kernel's figures, but not through the library.
 
-The library in each process takes a slot before it lets the process have memory or a queue. So a process that holds
-either without a slot bypasses the library: a static program, raw system calls, a musl program, whose loader reads no
-preload, or an environment in which the preload was lost. Programs that only read the card's state (rocm-smi) hold
-neither. A process also bypasses the library if it makes a card work through its render node while the container holds a
-part of the card.
+The library in each process takes a slot (counters) of the container's usage region before it lets the process have
+memory or a queue. So a process that holds either without a slot bypasses the library: a static program, raw system
+calls, a musl program, whose loader reads no preload, or an environment in which the preload was lost. Programs that
+only read the card's state (rocm-smi) hold neither. A process also bypasses the library if it makes a card work through
+its render node while the container holds a part of the card.
 """
 
 import logging
@@ -72,7 +72,7 @@ class UnenforcedSlices:
         self._containers: dict[tuple[str, str], _Container] = {}
 
     def found(self) -> tuple[Record, ...]:
-        """The records of the containers that used a card without the library at the latest step."""
+        """The containers, as the agent's records, that used a card without the library at the latest step."""
         return tuple(each.record for each in list(self._containers.values()) if each.unenforced)
 
     def ends(self, record: Record) -> bool:

@@ -81,7 +81,7 @@ class Wanted:
         return {resource: cdi_name(resource, held) for resource, held in self.tickets.items()}
 
     def record(self, vendor_ids: Mapping[str, int]) -> Record:
-        """The record of the container with these slices; `vendor_ids` are the ids of the slices by card uuid."""
+        """The agent's record of the container with these slices; `vendor_ids` are the drivers' ids of them by card."""
         return Record(
             self.pod, self.namespace, self.pod_name, self.container, self.slices, self.names,
             {resource: tuple(sorted(held)) for resource, held in self.tickets.items()}, vendor_ids,
@@ -90,7 +90,7 @@ class Wanted:
 
 
 def read(holder: Holder, api: NodeApi, records: Records, pods: NodePods) -> Wanted:
-    """The container's slices: by its pod's grant, or by its record while the API server does not answer.
+    """The container's slices: by its pod's grant; by the agent's record of it while the API server does not answer.
 
     Raises NotNowError.
     """
@@ -106,7 +106,7 @@ def read(holder: Holder, api: NodeApi, records: Records, pods: NodePods) -> Want
 
 
 def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
-    """The container's slices in its pod's grant.
+    """The slices that its pod's grant gives to the container.
 
     Raises NotNowError without a valid grant, or while tickets are missing.
     """
@@ -130,7 +130,7 @@ def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
 
 
 def from_claim(pod: Pod, claim: str) -> Wanted:
-    """The slices that the pod's grant gives by the ResourceClaim of this UID. Raises NotNowError if it gives none."""
+    """The slices that the pod's grant gives by the ResourceClaim `claim`. Raises NotNowError if it gives none."""
     grant = _grant(pod, "it was placed by another scheduler: write schedulerName: vgpu-scheduler")
     containers = [container for container, uid in grant.claims.items() if uid == claim]
     if len(containers) != 1:
@@ -185,7 +185,7 @@ def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | 
 
 
 def _wait_for_tickets(asked: Collection[str], tickets: Tickets) -> None:
-    """Raise NotNowError while the kubelet shows no tickets of one of the `asked` resources."""
+    """Raise NotNowError while the kubelet shows no tickets (device IDs) of one of the `asked` resources."""
     if missing := set(asked) - tickets.keys():
         raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
 
@@ -269,7 +269,7 @@ def _sizes(wanted: Wanted, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
 def _wait_for_damaged(
     wanted: Wanted, cards: Mapping[str, LocalCard], records: Records, pods: NodePods
 ) -> None:
-    """Raise NotNowError while a container with a damaged record may hold slices of the same cards.
+    """Raise NotNowError while a container whose record (state on disk) is damaged may hold slices of these cards.
 
     A damaged record does not show which slices the container holds, so its cards are closed as a whole.
     """
@@ -290,7 +290,7 @@ def blocking_record(
     records: Iterable[Record],
     alive: Callable[[str], bool],
 ) -> Record | None:
-    """A record of another pod that is still `alive` and clashes with the `wanted` slices; None if there is none.
+    """The record of a container of another, still `alive` pod that clashes with the `wanted` slices; else None.
 
     A record with a claim is alive until it is removed: pods that share the claim may use its slices (claim_users.py).
     A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can

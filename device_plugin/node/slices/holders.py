@@ -13,7 +13,7 @@ _Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
 
 
 class Holders:
-    """The containers that hold tickets, as the kubelet last showed them. Safe from any thread.
+    """Holds the containers that have tickets (device IDs), as the kubelet last showed them. Safe from any thread.
 
     The kubelet shows all containers in one answer, so one question serves many containers that start together. Once the
     holder of some tickets is known, the kubelet is not asked for it again until Allocate gives out one of these
@@ -29,13 +29,13 @@ class Holders:
         self._seen: _Seen = {}
 
     def allocate(self, resource: str, tickets: Collection[str]) -> None:
-        """Note that Allocate gave out these tickets: the holder known so far may be wrong from now on."""
+        """Note that Allocate gave out these tickets (device IDs): the holder known so far may be wrong from now on."""
         with self._lock:
             self._allocated += 1
             self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))
 
     def of(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Sequence[Holder]:
-        """The containers that hold exactly these tickets, each with its tickets of that card family alone.
+        """The containers that hold exactly these tickets (device IDs), each with its tickets of that card family alone.
 
         Each container's first resource is its carrier: the CDI device of the carrier brings everything into the
         container. With `anew` the kubelet is asked even if the holder is known. The kubelet may show a container before

@@ -83,7 +83,7 @@ class Damaged:
 
 
 class Records:
-    """All records of the node, in memory and on disk. Safe from any thread."""
+    """All records (states of containers) of the node, in memory and on disk. Safe from any thread."""
 
     def __init__(self, state: Path) -> None:
         self._root = state / "slices"
@@ -93,7 +93,7 @@ class Records:
         self._stuck: set[Path] = set()
 
     def load(self) -> None:
-        """Read the records that an earlier agent wrote.
+        """Read the records of containers that an earlier agent wrote.
 
         A container whose record is missing or damaged may still run: its folder stays, and reclaim makes a new record.
         A folder without record and config was never mounted, and is removed.
@@ -115,7 +115,7 @@ class Records:
                 log.warning("the record in %s is damaged: %s", folder, self._damaged[key].why)
 
     def damaged(self) -> Mapping[tuple[str, str], Damaged]:
-        """The damaged records that are not restored yet, by pod UID and container name."""
+        """The damaged records of containers that are not restored yet, by pod UID and container name."""
         with self._lock:
             return dict(self._damaged)
 
@@ -181,7 +181,7 @@ class Records:
 
 
 def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str]]:
-    """By card uuid, the tickets of `resource` that are held by containers with a slice of the card."""
+    """By card uuid, the tickets (device IDs) of `resource` that containers with a slice of the card hold."""
     used: dict[str, set[str]] = {}
     for record in records:
         for slice_ in record.slices:

@@ -8,7 +8,7 @@ from device_plugin.node.vendors.local_card import LocalCard
 
 
 class SliceIds:
-    """Gives containers the ids of their slices, as far as the vendors of the cards need ids. The caller locks."""
+    """Gives containers the drivers' ids of their slices, if the cards' vendors need ids. The caller holds a lock."""
 
     def __init__(self, records: Records, cards: Callable[[], Mapping[str, LocalCard]]) -> None:
         self._records = records

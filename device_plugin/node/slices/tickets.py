@@ -19,7 +19,7 @@ MOST_TICKETS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of a card family, and the number of its tickets that the kubelet is given."""
+    """A resource of a card family, and the number of tickets (device IDs) that the kubelet gets for it."""
 
     name: str
     count: int
@@ -35,7 +35,7 @@ class Resource:
         return family_of(self.name)
 
     def tickets(self) -> list[str]:
-        """All tickets of the resource, in order."""
+        """All tickets (device IDs) of the resource, in order."""
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
     def is_ticket(self, device: str) -> bool:
@@ -45,7 +45,7 @@ class Resource:
 
 
 def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
-    """The resources of these cards, with at most MOST_TICKETS tickets each."""
+    """The resources of these cards, with at most MOST_TICKETS tickets (device IDs) each."""
     return tuple(Resource(name, min(count, MOST_TICKETS)) for name, count, _ in _counts(cards))
 
 
@@ -71,7 +71,7 @@ def _cure(resource: str, cards: Collection[Card]) -> str:
 
 
 def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]]:
-    """Each resource, its number of tickets before the limit MOST_TICKETS, and its cards."""
+    """Each resource, the number of its tickets (device IDs) before the limit MOST_TICKETS, and its cards."""
     families: dict[str, list[Card]] = {}
     for card in cards:
         families.setdefault(card.family, []).append(card)
@@ -81,7 +81,7 @@ def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]
 
 
 def size(card: Card, resource: str) -> int:
-    """The number of tickets of `resource` for this card."""
+    """The number of tickets (device IDs) of `resource` for this card."""
     counts = (1, card.units, card.core_groups, percent.MOST, card.max_slices)
     return dict(zip(resource_names(card.family), counts, strict=True)).get(resource, 0)
 
@@ -89,7 +89,9 @@ def size(card: Card, resource: str) -> int:
 def unhealthy(
     resource: Resource, sick: Iterable[Card], granted: Mapping[str, Collection[str]], held: Collection[str]
 ) -> frozenset[str]:
-    """The tickets to report as unhealthy: for each sick card its containers' tickets, and free ones up to its size.
+    """The tickets to report as unhealthy: for each sick card its containers' tickets, and free tickets up to its size.
+
+    A ticket is a device ID that the kubelet counts; it belongs to no card. A card's size is its number of tickets.
 
     `granted` has the tickets of the containers on a card, by the card's uuid; `held` are all tickets that the kubelet
     has given to containers. If other tickets were unhealthy, the kubelet would fail pods on healthy cards.
@@ -105,6 +107,6 @@ def unhealthy(
 
 
 def cdi_name(resource: str, tickets: Collection[str]) -> str:
-    """The name of the CDI device for a set of tickets: `dcu-mem-` and a hash, which does not depend on their order."""
+    """The name of the CDI device for a set of tickets (device IDs): `dcu-mem-` and a hash, whatever their order."""
     digest = hashlib.sha256(",".join(sorted(tickets)).encode()).hexdigest()[:16]
     return f"{resource.rpartition('/')[2]}-{digest}"

@@ -169,7 +169,7 @@ class WritableFiles:
                 self._fill()
 
     def usage(self, key: Key) -> region.RegionUsage | None:
-        """The container's use as its library counts it; None if the usage region is unreadable: tenants can ruin it."""
+        """The container's use as its library counts it; None if the file is unreadable: tenants can ruin it."""
         try:
             return region.read(self.path(key, USAGE))
         except (region.RegionError, OSError):

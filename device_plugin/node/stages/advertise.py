@@ -63,11 +63,11 @@ class Advertiser:
 
     @property
     def serving(self) -> bool:
-        """True while the kubelet reads the tickets of every resource that the agent offers."""
+        """True while the kubelet reads the tickets (device IDs) of every resource that the agent offers."""
         return not self.why_not
 
     def step(self, cards: Sequence[Card]) -> None:
-        """Start the plugins, register them, and send their tickets, as far as that is needed now.
+        """Start the plugins, register them, and send their tickets (device IDs), as far as that is needed now.
 
         `why_not` is the reason why a resource is not served, as text; a new reason is logged.
         """

@@ -82,7 +82,7 @@ class AgentLoop:
         self._failures: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Remove files without a record, then call `turn` every TURN_SECONDS until `stop` is set.
+        """Remove files of unknown containers, then call `turn` every TURN_SECONDS until `stop` is set.
 
         Then drain: publish `serving: false`, serve `drain_seconds` more, and stop the device plugins.
         """

@@ -49,19 +49,21 @@ class ContainerStarts:
         self._waiting.stop()
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
-        """The full name of the CDI device for these tickets. Never fails."""
+        """The full name of the CDI device for these tickets (the device IDs of one container). Never fails."""
         self._holders.allocate(resource, tickets)
         now = time.monotonic()
         self._given.setdefault(resource, {}).update(dict.fromkeys(tickets, now))
         return f"{KIND}={cdi_name(resource, tickets)}"
 
     def given(self, resource: str, seconds: float) -> set[str]:
-        """Tickets that Allocate saw in the last `seconds` and whose container has not started yet."""
+        """The tickets (device IDs) that Allocate saw in the last `seconds` and whose container has not started yet."""
         since = time.monotonic() - seconds
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Write the files of the container with these tickets. Raises NotNowError: the kubelet then tries again.
+        """Write the files of the container with these tickets (device IDs).
+
+        Raises NotNowError: the kubelet then tries again.
 
         Before the error it waits, up to WAIT_SECONDS, if the reason may end by itself soon.
         """
@@ -70,7 +72,7 @@ class ContainerStarts:
         self._waiting.run(lambda anew: self._try(resource, wanted, anew=anew), WAIT_SECONDS, name)
 
     def _try(self, resource: str, tickets: frozenset[str], *, anew: bool) -> None:
-        """Write the container's files if `tickets` are those of its carrier (see `Holders.of`). Raises NotNowError."""
+        """Write the container's files if `tickets` are of its first resource (the carrier). Raises NotNowError."""
         holder = self._holder(resource, tickets, anew=anew)
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
@@ -80,7 +82,10 @@ class ContainerStarts:
             self._given.get(resource, {}).pop(ticket, None)
 
     def _holder(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Holder:
-        """The only container that holds exactly these tickets. Raises NotNowError if there is none, or several."""
+        """The only container with exactly these tickets (device IDs).
+
+        Raises NotNowError if there is none, or several.
+        """
         try:
             holders = self._holders.of(resource, tickets, anew=anew)
         except KubeletError as error:

@@ -151,7 +151,7 @@ class Injector:
                 fresh.replace(copy)
 
     def carry(self, wanted: Wanted, carrier: str) -> Record:
-        """Write the container's record and files, then its spec; returns the record, with new ids of its slices.
+        """Write the container's record (state), files and CDI spec; returns the record, with new ids of its slices.
 
         The device of the resource `carrier` mounts the files; CLAIM is the carrier for a ResourceClaim. The devices of
         the container's other resources have only the guard, because a CDI device must not be empty. Runtimes read the
@@ -213,7 +213,7 @@ class Injector:
         ]
 
     def restore(self, wanted: Wanted) -> None:
-        """Write the record of a running container whose record was lost; the files there have the ids of its slices."""
+        """Write the record (state) of a running container again that was lost; its files have the ids of its slices."""
         self._records.put(wanted.record(self._ids.read(wanted.key, wanted.slices)))
 
     def renew(self, record: Record) -> None:
@@ -254,7 +254,7 @@ class Injector:
             self._spec(name).unlink(missing_ok=True)
 
     def unrecorded(self) -> list[str]:
-        """The names of our CDI devices that no record has: a crash between two writes leaves them.
+        """The names of our CDI devices that belong to no known container: a crash between two writes leaves them.
 
         While records are damaged, those of claims are left out: no call of the kubelet would write them again.
         """

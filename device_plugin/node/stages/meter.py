@@ -268,7 +268,7 @@ class Meter:
             yield min(1.0, busy / (len(slice_.cores) * local.card.group_units))
 
     def _past(self, record: Record, slice_: Slice) -> Iterator[tuple[Metric, float]]:
-        """The samples of the slice's history, as far as it is measured."""
+        """The samples of the slice's history (peak memory, idle time), as far as it is measured."""
         history = self._history.of(record, slice_.card)
         if history is None:
             return

@@ -68,7 +68,7 @@ class Reclaimer:
         return self._ended is not None
 
     def outliving(self) -> tuple[Record, ...]:
-        """The records of pods that ended AGENT_SECONDS ago or earlier and had processes at the latest sweep."""
+        """The containers, as records, of pods that ended AGENT_SECONDS ago or earlier and still had processes."""
         return self._outliving
 
     def sweep(self) -> int:
@@ -86,7 +86,7 @@ class Reclaimer:
         return sum(self._remove(record) for record in ended if record not in lingering)
 
     def _note(self, lingering: Sequence[Record]) -> None:
-        """Note when the pods of the `lingering` records ended, and which of these records are outliving.
+        """Note when the pods of the `lingering` containers ended, and which of these outlive their pods.
 
         The pods that the first sweep finds count as ended long ago: the previous agent may have reported them.
         """
@@ -122,7 +122,7 @@ class Reclaimer:
             return True
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The uuids of the cards on which a container with a damaged record may run: they get no new slices."""
+        """The uuids of cards that get no new slices: a container whose record (state) is damaged may run on them."""
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
@@ -214,7 +214,7 @@ class Reclaimer:
             log.warning("pod %s/%s: %s", record.namespace, record.pod_name, text)
 
     def sweep_unrecorded(self) -> None:
-        """Remove our specs and writable files that belong to no record."""
+        """Remove our CDI specs and writable files that belong to no known container."""
         with self._starter.lock:
             self._injector.withdraw(self._injector.unrecorded())
             self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])

@@ -2,7 +2,7 @@
 
 PreStartContainer does this before each start. When a container that asked by a ResourceClaim starts again, the kubelet
 does not call the agent. So the agent's loop does it as soon as the container's processes are gone. It may come too late
-for the first restart, which follows at once. Slots of dead processes in the usage region need no renewal.
+for the first restart, which follows at once. Counters of dead processes in the usage region need no renewal.
 """
 
 import logging
@@ -24,7 +24,10 @@ SEEK_SECONDS = 3.0
 
 
 class Renewer:
-    """Renews the ids of containers that asked by a claim, between two starts. Call `step` about every half second."""
+    """Renews the drivers' ids of slices of containers with a ResourceClaim, between two starts.
+
+    Call `step` about every half second.
+    """
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class Pipes:
         return pipe
 
     def release(self, card: str, vendor_id: int) -> None:
-        """Note that the slice with this pipe has ended: the pipe rests from now on."""
+        """Note that the slice with this pipe (number) has ended: the pipe is not used again for REST_SECONDS."""
         self._left[card, vendor_id] = self._clock()
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
@@ -131,7 +131,7 @@ class Hygon(Rocm):
         return replace(scan, cards=tuple(cards))
 
     def driver_slices(self, payload: KfdCard) -> Mapping[int, int] | None:
-        """The driver's records of the card: memory limits in bytes, by pipe; None if the driver shows no records."""
+        """The card's slices as its driver shows them: memory limits in bytes, by pipe (number); None if not shown."""
         try:
             names = self._machine.names(DRIVER_SLICES)
         except OSError:

@@ -138,7 +138,7 @@ class VendorIds(Protocol):
     """The ids with which a driver distinguishes the slices of a card. The caller holds a lock."""
 
     def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
-        """An id for a slice of the card, other than those `taken`. Raises NoVendorIdError if none is free now.
+        """An id for a slice of the card, not one of `taken`. Raises NoVendorIdError if none is free now.
 
         `before` is the id that the container had at its previous start.
         """
