@@ -238,7 +238,7 @@ class Names(Sequence[str]):
 
     @cached_property
     def _sum(self) -> tuple[int, int]:
-        """Returns a key that is equal for lists of the same names in any order.
+        """Returns a key that is equal for two lists of the same names in any order.
 
         The key is the length of the list's text, and a checksum of the names.
         """

@@ -119,7 +119,10 @@ class _Families(Collector):
 
 
 def _family(reading: Reading) -> Family:
-    """Returns a reading as a metric family of the client library, which adds `_total` to the name of a counter."""
+    """Returns a reading (a metric with its samples) as the client library's metric family.
+
+    The library adds `_total` to the name of a counter.
+    """
     metric, value = reading.metric, 0.0
     histogram = metric.type is MetricType.HISTOGRAM
     labels = (*metric.labels, "le") if histogram else metric.labels

@@ -19,7 +19,7 @@ _ABSENT = (
 
 
 class ClaimWatch:
-    """Passes ResourceClaims on to the view until `stop` is set."""
+    """Passes ResourceClaims on to the cluster's state (its view) until `stop` is set."""
 
     def __init__(self, api: KubeClient, view: ClusterView, stop: threading.Event) -> None:
         self._view = view

@@ -55,7 +55,7 @@ def tables(
 def _talk(
     process: "subprocess.Popen[bytes]", lesson: bytes, ending: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
-    """Write `lesson` to the process; returns the process's output and error output.
+    """Write the input, `lesson` (learnt requests and cards), to the process; returns its output and error output.
 
     Kills the process, and raises FitError, once its time is over or the service ends.
     """

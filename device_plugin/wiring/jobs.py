@@ -1,4 +1,4 @@
-"""Builds the job engine: its watches, its planners and two HTTP servers, which share the records of known Jobs."""
+"""Builds the job engine: its watches, its planners and two HTTP servers, which share the known Jobs."""
 
 import logging
 import threading

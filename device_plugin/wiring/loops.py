@@ -52,7 +52,7 @@ class Loops:
             pause = step()
 
     def turn(self, name: str) -> None:
-        """Record that a loop starts a turn now."""
+        """Record that a loop begins to call its function now."""
         self._turned[name] = self._clock()
 
     def why_not_alive(self) -> str:

@@ -2,9 +2,10 @@
 
     vgpu mount-writable --state-dir /var/lib/vgpu --containers 256
 
-The tmpfs is exactly as large as the usage regions and progress files of this number of containers, and the agent fills
-it, so that no container can make its files longer. A tmpfs that is already there stays as it is, or grows. The command
-needs the privilege to mount. If it cannot mount, it logs why, and the agent keeps these files on the node's disk.
+The tmpfs is exactly as large as the usage regions (files of counters) and progress files of this number of containers,
+and the agent fills it, so that no container can make its files longer. A tmpfs that is already there stays as it is, or
+grows. The command needs the privilege to mount. If it cannot mount, it logs why, and the agent keeps these files on the
+node's disk.
 """
 
 import argparse

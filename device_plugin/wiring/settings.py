@@ -209,7 +209,7 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Settings of `vgpu job-engine`.
 
-    One replica plans all pools, or each replica plans the pools whose Leases it holds.
+    One replica plans all pools (parts of the cards), or each replica plans the pools whose Leases it holds.
     """
 
     pod_name: Annotated[str, Meta(description="name of this pod, by which it holds the Lease")] = ""

@@ -182,7 +182,9 @@ def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def _annotations(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Returns the METADATA_ANNOTATIONS, each cut one character beyond its longest text.
+    """Returns the METADATA_ANNOTATIONS, each cut to one character more than its longest allowed text.
+
+    So a text that is too long is still seen as too long.
 
     Each is looked up by its name, so that annotations that a tenant adds neither hide ours nor take memory.
     """

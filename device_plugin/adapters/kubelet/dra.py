@@ -45,7 +45,7 @@ class ClaimHandler(Protocol):
     """The calls of the kubelet that a DRA driver answers."""
 
     def prepare(self, namespace: str, name: str, uid: str, seconds: float) -> PreparedClaim:
-        """Prepare the start of the claim's container within `seconds`. Raises VgpuError if it cannot start now."""
+        """Prepare the start of the ResourceClaim's container within `seconds`. Raises VgpuError if it cannot start."""
 
     def unprepare(self, uid: str, seconds: float) -> None:
         """Remove what was prepared for the claim within `seconds`. Raises VgpuError if it is still in use."""
@@ -200,7 +200,7 @@ def _left(deadline: float) -> float:
 
 
 def _devices(prepared: PreparedClaim) -> Iterable[pb.Device]:
-    """The claim's devices as the kubelet expects them. Only the first names the CDI device: it is added once."""
+    """A ResourceClaim's devices as the kubelet expects them. Only the first names the CDI device: it is added once."""
     for number, each in enumerate(prepared.devices):
         yield pb.Device(
             request_names=[each.request],

@@ -1,4 +1,4 @@
-"""The kubelet's PodResources API: which containers hold which tickets.
+"""The kubelet's PodResources API: which containers hold which tickets (device IDs).
 
 The kubelet allows 100 calls a second with a burst of 10, so one call serves all threads that wait for one.
 """

@@ -78,14 +78,17 @@ class Handler(Protocol):
     """The calls of the kubelet that a device plugin answers."""
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
-        """Returns the name of the CDI device for these tickets."""
+        """Returns the name of the CDI device for these tickets (device IDs)."""
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Prepare the start of the container that holds these tickets. Raises VgpuError if it cannot start now."""
+        """Prepare the start of the container with these tickets (device IDs). Raises VgpuError if it cannot start."""
 
 
 class PluginServer(rpc.DevicePluginServicer):
-    """Serves the device plugin of `resource` on `<folder>/<endpoint>`. `update` sends tickets and their health."""
+    """Serves the device plugin of `resource` on the socket `<folder>/<endpoint>`.
+
+    `update` sends the tickets (device IDs) and their health.
+    """
 
     def __init__(self, resource: str, folder: Path, handler: Handler) -> None:
         self.resource = resource
@@ -98,7 +101,7 @@ class PluginServer(rpc.DevicePluginServicer):
 
     @property
     def streaming(self) -> bool:
-        """True while the kubelet listens to our tickets."""
+        """True while the kubelet reads the stream of our tickets (device IDs)."""
         return self._streams.open
 
     @property
@@ -125,7 +128,7 @@ class PluginServer(rpc.DevicePluginServicer):
         _register(self._folder, self.endpoint, self.resource, options)
 
     def update(self, devices: Mapping[str, bool]) -> None:
-        """Send all tickets and their health (true: healthy) to the kubelet, if a ticket or its health has changed."""
+        """Send all tickets (device IDs) and their health (true: healthy) to the kubelet, if one has changed."""
         self._streams.update(devices)
 
     def stop(self) -> None:
@@ -144,14 +147,14 @@ class PluginServer(rpc.DevicePluginServicer):
     def ListAndWatch(
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """Send all tickets now, and again after each change, until the stream or the server ends."""
+        """Send all tickets (device IDs) now, and again after each change, until the stream or the server ends."""
         for devices in self._streams.devices(context):
             yield pb.ListAndWatchResponse(
                 devices=[pb.Device(ID=i, health=HEALTHY if ok else UNHEALTHY) for i, ok in devices.items()]
             )
 
     def Allocate(self, request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.AllocateResponse:
-        """Answer with the name of one CDI device for each container's tickets."""
+        """Answer with the name of one CDI device for each container's tickets (device IDs)."""
         return pb.AllocateResponse(
             container_responses=[
                 pb.ContainerAllocateResponse(
