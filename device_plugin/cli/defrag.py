@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def planned(view: ClusterView, allocator: Allocator, most: int) -> Sequence[MovePlan]:
-    """Returns a plan of at most `most` moves, in steps, for the cluster that `view` shows.
+    """Returns a plan of at most `most` moves of pods, in steps, for the cluster as `view` shows it.
 
     No moves are made for a pod for which slices are promised, and pods of a Job that is about to shrink are not moved.
     """

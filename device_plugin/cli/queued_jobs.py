@@ -39,7 +39,7 @@ _OF_JOBS = "involvedObject.kind=Job,reportingComponent=vgpu-jobs"
 
 
 class JobsReading(NamedTuple):
-    """The rows of one reading, the rights that the caller lacks, and sentences on what is not known."""
+    """The rows of jobs as read at one time, the rights that the caller lacks, and sentences on what is not known."""
 
     rows: Sequence[Row]
     missing: Sequence[MissingRight] = ()

@@ -150,7 +150,7 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
 
 
 def _unread(pod: Pod) -> str:
-    """Returns the request, as text, of a pod whose limits ask for no slice: the names of its claims, if it has some."""
+    """Returns the request, as text, of a pod whose limits ask for no slice: the names of its ResourceClaims, if any."""
     if not pod.claims:
         return "no slice of a card"
     stored = (of or f"{name} (not made yet)" for name, of in pod.claims.items())

@@ -60,7 +60,7 @@ Check = Callable[[Installation], Iterable[Finding]]
 
 
 def findings(installed: Installation) -> list[Finding]:
-    """Returns the findings of all checks, in order; of claims only where they are served.
+    """Returns the findings of all checks, in order; those about ResourceClaims only where these are served.
 
     A check without a problem begins with a finding of its own that all is well; remarks of the check follow.
     """

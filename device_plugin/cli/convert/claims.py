@@ -40,25 +40,25 @@ Claims = Mapping[tuple[str, str], Claim]
 
 
 class Namespaces:
-    """The claims of all files, by their namespaces."""
+    """Holds the ResourceClaims and templates of all files, by their namespaces."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], Claim]] = {}
 
     def read(self, document: object) -> None:
-        """Add the claims in a document. Raises RequestError for a wrong claim, and if two claims of one name differ."""
+        """Add a document's ResourceClaims. Raises RequestError for a wrong claim, and if two of one name differ."""
         for namespace, kind, name, claim in _claims(document):
             if self._known.setdefault(namespace, {}).setdefault((kind, name), claim) != claim:
                 raise RequestError(f"{kind} {name} is there twice, with two requests: keep one")
 
     def claims(self, namespace: str) -> Claims:
-        """The claims that a pod of the namespace can name; an object without a namespace may be in `default`."""
+        """The ResourceClaims that a pod of the namespace can name; objects without a namespace may be in `default`."""
         same = _SAME.get(namespace, namespace)
         return ChainMap(self._known.get(namespace, {}), self._known.get(same, {}))
 
 
 def _claims(document: object, listed: str = "") -> Iterator[tuple[str, str, str, Claim]]:
-    """The claims in the document: namespace, kind, name and claim. `listed` is the kind of the items of a list."""
+    """The document's ResourceClaims: namespace, kind, name and claim. `listed` is the kind of the items of a list."""
     if not isinstance(document, Mapping):
         return
     kind = str(document.get("kind") or listed)

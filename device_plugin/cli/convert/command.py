@@ -89,7 +89,7 @@ def _print(read: Sequence[File]) -> None:
 
 
 def _claims(read: Sequence[File]) -> Namespaces:
-    """The claims in all files: a pod and its claim may be in different ones. Raises ConvertError."""
+    """The ResourceClaims in all files: a pod and its claim may be in different ones. Raises ConvertError."""
     found = Namespaces()
     for file in read:
         try:

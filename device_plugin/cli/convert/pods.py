@@ -80,7 +80,7 @@ class Conversion:
             self._left(spec)
 
     def _claimed(self, spec: Object) -> dict[str, Ask]:
-        """The requests of the pod's claims, by the pod's names for the claims; adds a remark for an unknown claim."""
+        """The requests of the pod's ResourceClaims, by the pod's names for them; adds a remark for an unknown one."""
         found = {}
         for entry in mappings(spec.get("resourceClaims")):
             for key in _keys_of(entry):
@@ -265,7 +265,7 @@ class Conversion:
                     self.remarks.append(f"{where} {key} stays: remove it if no node has that label")
 
     def _release(self, spec: Object, claimed: Mapping[str, Ask]) -> None:
-        """Remove the pod's claims that are requests of a container now, and remark on the other claims."""
+        """Remove the pod's ResourceClaims that are requests of a container now, and remark on the other claims."""
         used = [name for name in claimed if name in self.users]
         for entry in mappings(spec.get("resourceClaims")):
             if entry.get("name") in used:
@@ -280,7 +280,7 @@ class Conversion:
             self.remarks.append(f"its claim {name} is used by no container; it stays")
 
     def _lost(self, kind: str, name: str) -> None:
-        """Add a remark for each property of a claim that a request does not have."""
+        """Add a remark for each property of a ResourceClaim that a request of ours does not have."""
         for part in self.claims[kind, name].lost:
             self.remarks.append(f"its {kind} {name} has {part}, which has no effect here")
         if kind == "ResourceClaim":
@@ -305,7 +305,7 @@ def mappings(listed: object) -> Iterator[Object]:
 
 
 def _keys_of(entry: Object) -> list[tuple[str, str]]:
-    """Kind and name of the object that an entry of a pod's claims names."""
+    """Kind and name of the object (ResourceClaim or template) that an entry of a pod's claims names."""
     return [(kind, str(entry[name])) for name, kind in _CLAIM_KINDS.items() if name in entry]
 
 
@@ -339,7 +339,7 @@ def _without(resources: Object, part: str, names: list[str]) -> None:
 
 
 def _without_claims(resources: Object, claims: list[Object]) -> None:
-    """Remove a container's uses of claims, and its list of uses if it is empty then."""
+    """Remove these ResourceClaims from a container's `claims`, and the list itself if it is empty then."""
     if claims:
         resources["claims"] = [use for use in resources["claims"] if use not in claims]
         if not resources["claims"]:

@@ -18,7 +18,7 @@ END_SECONDS = 2.0
 
 
 class LiveFeed(Generic[Row]):
-    """Calls `read`, which returns rows and a note on them, every READ_SECONDS; `frame` returns the latest answer.
+    """Calls `read`, which returns rows of a list with a note, every READ_SECONDS; `frame` returns the latest answer.
 
     A VgpuError of `read` is shown until a reading succeeds; `frame` raises any other error.
     """

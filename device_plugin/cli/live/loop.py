@@ -18,7 +18,7 @@ DRAW_SECONDS = 1.0
 
 
 def show(screen: Screen, view: LiveView[Row], feed: LiveFeed[Row]) -> int:
-    """Show the view until a person ends it; returns the exit status."""
+    """Show the list (view) on the screen until a person ends it; returns the exit status."""
     terminal = Terminal.of(screen.out)
     try:
         with interruptible(), _silent(), screen:

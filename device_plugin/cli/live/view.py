@@ -22,7 +22,7 @@ NARROWEST, LOWEST = 20, AROUND + 1
 
 @dataclass(frozen=True, slots=True)
 class Frame(Generic[Row]):
-    """The rows that are known now. `note` is a sentence about what is not known, and `lost` about a lost connection."""
+    """The rows of the list as of now. `note` is a sentence on what is not known, and `lost` on a lost connection."""
 
     rows: Sequence[Row] = ()
     note: str = ""

@@ -52,7 +52,7 @@ class MissingListError(VgpuError):
 
 
 class LocalAllocator:
-    """The allocator's records and decisions for nodes, pods and Jobs as they were listed."""
+    """An allocator in this process, which decides for nodes, pods and Jobs as they were listed."""
 
     def __init__(
         self, nodes: Sequence[Node], pods: Iterable[Pod], jobs: Iterable[QueuedJob], prefixes: Sequence[str],

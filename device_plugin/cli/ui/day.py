@@ -15,12 +15,12 @@ LEVELS, UNKNOWN = "0123456789ABCDEFGHIJK", "-"
 
 
 def level(share: float) -> str:
-    """Returns the character of a share from 0 to 1."""
+    """Returns the character that stands for a share from 0 to 1."""
     return LEVELS[round(min(max(share, 0.0), 1.0) * (len(LEVELS) - 1))]
 
 
 def held_share(node: Row) -> float | None:
-    """Returns the held share of the memory of a node's entry; None if it is not known."""
+    """Returns the share of a node's memory that slices hold, from the page's entry of the node; None if unknown."""
     total = sum(card["mib"] for card in node["cards"]) if node["complete"] else 0
     return 1 - sum(card["freeMiB"] for card in node["cards"]) / total if total else None
 
@@ -60,7 +60,7 @@ class _NodeDay:
         self._since = max(until, self._since)
 
     def row(self) -> Row:
-        """Returns the node's entry: the number of the last column since 1970, and a character for each column."""
+        """Returns the node's entry for the page: the number of the last column since 1970, and a character for each."""
         last = UNKNOWN if self.share is None else level(self.share)
         return {"last": self._column, "levels": self.ended + last}
 
@@ -77,7 +77,7 @@ class HeldDay:
         self._column = 0
 
     def see(self, nodes: Mapping[str, Row | None]) -> None:
-        """Record the held shares that these nodes' entries show from now on; None stands for a node that is gone."""
+        """Record the shares of memory that slices hold, from these nodes' entries; None stands for a gone node."""
         with self._lock:
             now = self._clock()
             for name, node in nodes.items():
@@ -90,7 +90,7 @@ class HeldDay:
                 day.share = held_share(node)
 
     def changes(self) -> Mapping[str, Row | None]:
-        """Returns the entries that changed since the previous call; None for nodes that are gone."""
+        """Returns the page's entries of nodes that changed since the previous call; None for nodes that are gone."""
         with self._lock:
             now = self._clock()
             column = int(now // COLUMN_SECONDS)

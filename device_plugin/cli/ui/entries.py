@@ -21,7 +21,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Texts of changed entries, as of `version`. If `anew` is true, the texts replace all entries.
+    """Texts of the page's changed entries (objects), as of `version`. If `anew` is true, the texts replace all entries.
 
     `spaces` has, for each text, the spaces that a person must be allowed to list to see the entry.
     """
@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
 
 
 class PageEntries:
-    """The entries by name, each as the JSON text `[kind, key, value]`. Any thread may use the entries."""
+    """Holds the page's entries (objects that it shows), each as JSON `[kind, key, value]`. Any thread may use it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -55,7 +55,7 @@ class PageEntries:
         self._forgotten = 0
 
     def put(self, kind: str, values: Mapping[str, object]) -> None:
-        """Set entries of a kind; the value None removes an entry. A value that is equal to the old one is no change."""
+        """Set the page's entries of a kind; the value None removes one. A value equal to the old one is no change."""
         made = {
             key: None if value is None else (_text(kind, key, value), spaces_of(kind, key, value))
             for key, value in values.items()
@@ -68,25 +68,25 @@ class PageEntries:
                 self._changed.notify_all()
 
     def replace(self, kind: str, values: Mapping[str, object]) -> None:
-        """Set the entries of a kind to these, and remove its other entries."""
+        """Set the page's entries of a kind to these, and remove the kind's other entries."""
         with self._changed:
             gone = [name[1] for name in self._entries if name[0] == kind and name[1] not in values]
         self.put(kind, {**dict.fromkeys(gone), **values})
 
     def keys(self, kind: str) -> set[str]:
-        """Returns the keys of the entries of a kind."""
+        """Returns the keys of the page's entries of a kind."""
         with self._changed:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
     def spaces(self) -> Spaces:
-        """Returns the spaces that the entries are about; the same object until the spaces change."""
+        """Returns the spaces (pods or Jobs of a namespace) that the entries are about; one object until they change."""
         with self._changed:
             if self._spaces is None:
                 self._spaces = frozenset(self._uses)
             return self._spaces
 
     def since(self, version: int, seconds: float) -> Changes:
-        """Returns the changes after `version` (0: all entries); waits at most `seconds` for the first change."""
+        """Returns the entries that changed after `version` (0: all); waits at most `seconds` for the first change."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version, seconds)
             anew = version < self._forgotten or not version

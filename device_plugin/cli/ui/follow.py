@@ -119,7 +119,7 @@ class ClusterFollower:
         self._asked.set()
 
     def held(self) -> tuple[Mapping[str, NodeState], Mapping[str, Pod]]:
-        """Returns the records of the shown nodes by name, and the known pods that hold slices there by UID.
+        """Returns the shown nodes' states in the ledger by name, and the known pods that hold slices there by UID.
 
         Returns no records and no pods before nodes and pods were listed.
         """
@@ -172,7 +172,7 @@ class ClusterFollower:
         return ("nodes" in self._view.listed or self._nodes_hidden) and "pods" in self._view.listed
 
     def _put_nodes(self) -> None:
-        """Set the page's entries of the nodes whose records in the ledger changed, and remove entries of gone nodes."""
+        """Set the page's entries of nodes whose state in the ledger changed, and remove entries of gone nodes."""
         snapshot = self._view.snapshot()
         records = snapshot.records()
         hidden = self._nodes_hidden
@@ -241,7 +241,7 @@ class ClusterFollower:
         )
 
     def _count_claims(self) -> None:
-        """Read requests from claims while claims are watched and a node prepares them, else from limits alone.
+        """Read requests from ResourceClaims too while these are watched and a node prepares them, else from limits.
 
         Where no node does, pods of our scheduler may have claims for other drivers.
         """
@@ -252,12 +252,12 @@ class ClusterFollower:
             self._view.read_claims(known=known)
 
     def _placed(self, job: "_ShownJob") -> rows.Row:
-        """Returns the row of a Job, with its place in the queue if it has no pods and the place is known."""
+        """Returns the page's row of a Job, with its place in the queue if it has no pods and the place is known."""
         place = None if job.row["width"] else self._places.get((job.namespace, job.name))
         return {**job.row, "place": place}
 
     def _waiting(self) -> list[rows.Row]:
-        """Returns rows of the pods that wait for a card; if nodes may not be read, with kube-scheduler's message."""
+        """Returns the page's rows of pods that wait for a card; if nodes cannot be read, with kube-scheduler's text."""
         pods = {(pod.namespace, pod.name): pod for pod in self._view.pods.all() if self._waits(pod)}
         if self._nodes_hidden:
             few = self._few("waiting pods", [*pods.values()], MOST_WAITING)
@@ -300,7 +300,7 @@ class ClusterFollower:
 
 
 class _ShownJob(NamedTuple):
-    """A queued Job that has not ended, with the row that is made of the Job alone."""
+    """A queued Job that has not ended, with the page's row that is made of the Job alone."""
 
     namespace: str
     name: str

@@ -126,7 +126,7 @@ def _figures(held: HeldUse, use: SliceUse, now: float) -> list[float | None]:
 
 
 def owner_entries(slices: Collection[HeldSlice]) -> Mapping[str, Row]:
-    """Returns an entry for each owner of pods with slices: what it holds, and how much of that is not in use.
+    """Returns an entry of the page for each owner of pods with slices: what it holds, and how much is not in use.
 
     Only the MOST_OWNERS owners of each namespace with the most unused memory have one.
     """

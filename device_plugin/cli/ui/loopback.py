@@ -69,7 +69,7 @@ class _Handler(PageHandler):
             self.send_change(partial(self.server.change, body))
 
     def reader(self) -> Reader | None:
-        """Returns all entries if the request has the token, else None."""
+        """Returns all entries of the page if the request has the token, else None."""
         given = self.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
             return None

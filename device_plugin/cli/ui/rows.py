@@ -41,7 +41,7 @@ def in_turn(found: Iterable[Namespaced], most: int) -> list[Namespaced]:
 
 
 def node_row(explainer: Explainer, snapshot: Snapshot, name: str, pods: Mapping[str, Pod]) -> Row:
-    """Returns the entry of a node with an inventory. `pods` are the pods that hold slices on it, by UID."""
+    """Returns the page's entry of a node with an inventory. `pods` are the pods that hold slices on it, by UID."""
     node, state = explainer.node(snapshot, name), snapshot.node(name)
     known = {each.card.uuid: each.card for each in state.cards} if state is not None else {}
     return {
@@ -52,7 +52,7 @@ def node_row(explainer: Explainer, snapshot: Snapshot, name: str, pods: Mapping[
 
 
 def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
-    """Returns the entry of a node without a known inventory: it shows the cards in grants of known pods."""
+    """Returns the page's entry of a node without a known inventory: it shows the cards in grants of known pods."""
     by_card: dict[str, list[dict[str, Any]]] = {}
     sizes: dict[str, CardSize] = {}
     for holder, holding in record.holdings.items():
@@ -73,7 +73,7 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
 
 
 def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row:
-    """Returns the entry of a pod that waits for a card, with its controller, its request and the reason."""
+    """Returns the page's entry of a pod that waits for a card, with its controller, its request and the reason."""
     return {
         "namespace": pod.namespace, "pod": pod.name, "owner": f"{pod.owner} {pod.owner_name}".strip(),
         "asks": _cut(asks), "since": pod.created,

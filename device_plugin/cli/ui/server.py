@@ -64,10 +64,10 @@ It raises LookupError if the object that the parameters name does not exist.
 
 
 class Reader(Protocol):
-    """The entries as one browser may see them."""
+    """The page's entries (objects that it shows) as one browser may see them."""
 
     def since(self, version: int, seconds: float) -> Changes:
-        """Returns the changes after `version` (0: all entries); waits at most `seconds` for the first change."""
+        """Returns the entries that changed after `version` (0: all); waits at most `seconds` for the first change."""
 
 
 class PageServer(ThreadingHTTPServer):
@@ -388,5 +388,5 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
 
 
 def _event(texts: list[str]) -> bytes:
-    """Returns a message with these entries, in one line, because their JSON has no line breaks."""
+    """Returns a message with these entries of the page, in one line, because their JSON has no line breaks."""
     return f"event: change\ndata: [{','.join(texts)}]\n\n".encode()

@@ -1,4 +1,6 @@
-"""The page's kinds of entries, and the spaces that a person must be allowed to list to see an entry of each.
+"""The page's kinds of entries, and the pods or Jobs that a person must be allowed to list to see an entry of each.
+
+A space is one kind of objects, pods or Jobs, in one namespace.
 
 `vgpu ui` shows all entries to the person who started it. The page for a team shows each person only some of them.
 """
@@ -15,7 +17,7 @@ class Space(NamedTuple):
 
 
 Spaces = frozenset[Space]
-"""The objects that an entry is about. An entry that is about none is for everybody."""
+"""The spaces (namespaces' pods or Jobs) that an entry is about. An entry that is about none is for everybody."""
 
 PUBLIC: Spaces = frozenset()
 # An entry of a kind that is not listed here is shown to nobody but a person who may list everything.
@@ -23,7 +25,7 @@ UNKNOWN: Spaces = frozenset({Space("", "")})
 
 
 def spaces_of(kind: str, key: str, value: object) -> Spaces:
-    """Returns the spaces that an entry is about; `value` is not None."""
+    """Returns the spaces (namespaces' pods or Jobs) that an entry is about; `value` is not None."""
     read = _KINDS.get(kind)
     return UNKNOWN if read is None else read(key, value)
 
@@ -33,13 +35,13 @@ def _public(key: str, value: Any) -> Spaces:  # noqa: ARG001 - one signature for
 
 
 def _holders(key: str, node: Any) -> Spaces:  # noqa: ARG001
-    """Returns a space for each namespace whose pods hold slices of a node."""
+    """Returns a space, the pods of a namespace, for each namespace whose pods hold slices of a node."""
     cards = node.get("cards", ()) if isinstance(node, Mapping) else ()
     return frozenset(Space("pods", each["namespace"]) for card in cards for each in card["slices"])
 
 
 def _users(key: str, use: Any) -> Spaces:  # noqa: ARG001
-    """Returns the pods' space of the namespace in the entry's key, which is NODE NAMESPACE."""
+    """Returns the space of an entry whose key is NODE NAMESPACE: the pods of that namespace."""
     return frozenset({Space("pods", key.rpartition(" ")[2])})
 
 
@@ -52,7 +54,10 @@ def _of(resource: str) -> Callable[[str, Any], Spaces]:
 
 
 def _subject(key: str, value: Any) -> Spaces:  # noqa: ARG001
-    """Returns the space of a fault, whose key is its kind and its subject: a node, or NAMESPACE/NAME."""
+    """Returns the space (a namespace's pods or Jobs) of a fault; PUBLIC for a fault of a node.
+
+    The fault's key is its kind and its subject: a node, or NAMESPACE/NAME.
+    """
     kind, _, subject = key.partition(" ")
     namespace, slash, _ = subject.partition("/")
     return frozenset({Space("jobs" if kind == "resize" else "pods", namespace)}) if slash else PUBLIC

@@ -61,7 +61,7 @@ class JobTimes:
         return self.job.namespace
 
     def take(self, job: Job, now: float) -> bool:
-        """Record a newer version of the Job; returns true if the entry of the Job changes."""
+        """Record a newer version of the Job; returns true if the page's entry of the Job changes."""
         before, self.job = self.job, job
         if self.outcome == "gone" and not job.ended:
             # It was taken from its queue, and is in one again.
@@ -92,7 +92,7 @@ class JobTimes:
         self.outcome = end.type.lower() if end else "gone"
 
     def row(self) -> Row:
-        """Returns the page's entry of the Job: its names, its stays, and its end."""
+        """Returns the page's entry of the Job: its names, its stays (times in one phase), and its end."""
         return {
             "namespace": self.job.namespace, "name": self.job.name, "queue": self.job.labels.get(QUEUE, ""),
             "seen": round(self.seen, 1), "stays": [[round(stay.at, 1), stay.width, stay.phase] for stay in self.stays],
@@ -142,7 +142,7 @@ class Timeline:
                 self._end(job.uid, times)
 
     def changes(self) -> Mapping[str, Row | None]:
-        """Returns the entries that changed since the previous call, by Job; None for a Job that is no longer shown."""
+        """Returns the page's entries that changed since the previous call, by Job; None for a Job no longer shown."""
         with self._lock:
             self._forget_old()
             found = dict[str, Row | None]()

@@ -86,7 +86,7 @@ class NodeUse:
             return {"last": last, "nodes": {name: day for name, day in self._days.items() if name in shown}}
 
     def _read(self, last: int) -> dict[str, str]:
-        """Returns a node's shares of use as characters, by node that Prometheus knows, for columns up to `last`.
+        """Returns the shares of use, a character for each column up to `last`, of each node that Prometheus knows.
 
         Raises PrometheusError.
         """

@@ -64,7 +64,10 @@ def owner_of(api: Creates, token: str, audiences: Sequence[str]) -> Person:
 
 
 def may_list(api: Creates, person: Person, space: Space) -> bool:
-    """True if a person may list the objects of a space; an empty namespace stands for all. Raises ApiError."""
+    """True if a person may list the objects of a space (pods or Jobs of a namespace). Raises ApiError.
+
+    An empty namespace stands for all.
+    """
     asked = {
         "verb": "list", "group": _GROUPS[space.resource], "version": "v1", "resource": space.resource,
         **({"namespace": space.namespace} if space.namespace else {}),

@@ -29,7 +29,7 @@ _EVERYWHERE = Space("pods", ""), Space("jobs", "")
 
 
 class _Answer:
-    """The latest answer about a space, when it was given, and when it was asked for last."""
+    """The latest answer about a space (pods or Jobs of a namespace), when it was given, and when last asked for."""
 
     __slots__ = ("allowed", "asked", "at")
 
@@ -42,12 +42,15 @@ class _Answer:
         return now - self.asked >= (ALLOWED_SECONDS if self.allowed else DENIED_SECONDS)
 
     def counts(self, now: float) -> bool:
-        """True if the space may be seen now."""
+        """True if the answer permits to see the space (pods or Jobs of a namespace), and is not too old."""
         return self.allowed and now - self.at < STALE_SECONDS
 
 
 class Rights:
-    """The rights of persons. `may` asks the API server whether a person may list a space; any thread may use it."""
+    """Holds the rights of persons: the spaces (pods or Jobs of a namespace) that each may list. Any thread may use it.
+
+    `may` asks the API server whether a person may list a space.
+    """
 
     def __init__(self, may: Callable[[Person, Space], bool], clock: Callable[[], float]) -> None:
         self._may = may
@@ -59,7 +62,7 @@ class Rights:
         self._answers = 0
 
     def sight(self, person: Person, spaces: Spaces) -> Sight:
-        """Returns what the person may see of these spaces; asks at most MOST_ASKED questions."""
+        """Returns which of these spaces (pods or Jobs of a namespace) the person may see; asks MOST_ASKED at most."""
         for space in self._due(person, _EVERYWHERE):
             self._ask(person, space)
         if len(self._seen(person, _EVERYWHERE)) == len(_EVERYWHERE):
@@ -75,7 +78,10 @@ class Rights:
             self._answers -= len(self._known.pop(person, ()))
 
     def _due(self, person: Person, spaces: Iterable[Space]) -> list[Space]:
-        """Returns the spaces to ask about: permissions to confirm, then those without an answer, then old refusals."""
+        """Returns the spaces (pods or Jobs of a namespace) to ask about.
+
+        First come permissions to confirm, then spaces without an answer, then old refusals.
+        """
         ranks = dict[Space, int]()
         with self._lock:
             known, now = self._answers_of(person), self._clock()
@@ -93,7 +99,9 @@ class Rights:
             return frozenset(space for space in spaces if space in known and known[space].counts(now))
 
     def _ask(self, person: Person, space: Space) -> None:
-        """Ask about a space and remember the answer, unless too many questions were asked in the last seconds.
+        """Ask the API server about a space (pods or Jobs of a namespace), and remember the answer.
+
+        It does not ask if too many questions were asked in the last seconds.
 
         Beyond MOST_ANSWERS, the answers about persons who were not asked about for the longest time are forgotten.
         """

@@ -162,7 +162,7 @@ class _Handler(PageHandler):
         return self.from_elsewhere()
 
     def reader(self) -> Reader | None:
-        """Returns the entries that the person may see; None for somebody who is not logged in."""
+        """Returns the page's entries that the person may see; None for somebody who is not logged in."""
         self._person = self._known()
         if self._person is None:
             return None

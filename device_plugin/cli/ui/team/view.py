@@ -26,7 +26,7 @@ LOOK_SECONDS = 2.0
 
 
 class PersonalView:
-    """The entries for one stream of one person. Only the thread of the stream uses it."""
+    """The page's entries for one stream to one person's browser. Only the thread of the stream uses it."""
 
     def __init__(
         self, entries: PageEntries, rights: Rights, person: Person, clock: Callable[[], float]
@@ -40,7 +40,7 @@ class PersonalView:
         self._looked = -math.inf
 
     def since(self, version: int, seconds: float) -> Changes:
-        """Returns the changes after `version` that the person may see; all entries if the person's rights changed."""
+        """Returns the entries after `version` that the person may see; all entries if the person's rights changed."""
         changes = self._entries.since(version, seconds)
         if self._look_again():
             changes = self._entries.since(0, 0)
@@ -66,7 +66,7 @@ class PersonalView:
 
 
 def visible(text: str, spaces: Spaces, sight: Sight) -> str:
-    """Returns the text of an entry as a person may see it; empty if the person may not see the entry."""
+    """Returns the text of a page's entry as a person may see it; empty if the person may not see it."""
     if sight.everything:
         return text
     reduced = next((reduce for begin, reduce in _REDUCED.items() if text.startswith(begin)), None)
@@ -83,7 +83,7 @@ def _node(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
 
 
 def _offers(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:  # noqa: ARG001
-    """Returns what the page offers, without the use of cards over time: a card is also used by pods of others."""
+    """Returns the functions that the page offers, less the use of cards over time, which shows others' pods too."""
     return {**value, "use": False}
 
 

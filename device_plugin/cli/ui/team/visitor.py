@@ -51,7 +51,7 @@ def named(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Holds the rights of a person: to see everything if `everything` is true, else the objects in `spaces`."""
+    """Holds a person's rights: to see everything if `everything` is true, else `spaces`, pods or Jobs of namespaces."""
 
     everything: bool
     spaces: Spaces
