@@ -1,4 +1,4 @@
-"""The product's placement on a workload's nodes: it places pods, releases them, and learns the target workload."""
+"""The product's placement on a workload's nodes: it places pods, releases them, and learns the mix of requests."""
 
 import random
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class BenchCluster:
         self._target, self._refit = TargetWorkload(), FIRST_REFIT
 
     def learn(self, job: BenchPod) -> None:
-        """Count an arriving pod in the target workload, and learn the workload again if it is due."""
+        """Count an arriving pod in the mix of requests (target workload); if due, compute new tables from it."""
         if (shape := Shape.of(job.request)) is not None:
             self._target.add(shape)
         if self._policy in LEARNING and self._target.arrivals == self._refit:
@@ -50,7 +50,7 @@ class BenchCluster:
             self._refit += min(self._refit, MOST_REFIT)
 
     def renew(self) -> None:
-        """Learn the target workload from all pods that have arrived so far."""
+        """Compute new tables from the mix of requests of all pods that have arrived so far."""
         self.placer.learn(self._target.frequent())
 
     def place(self, job: BenchPod) -> Grant | None:
@@ -73,7 +73,7 @@ class BenchCluster:
 
 
 def _listed(jobs: Sequence[BenchPod]) -> Sequence[Weighted]:
-    """The target workload of a list of pods: each shape counts as often as it is in the list."""
+    """The mix of requests (target workload) of a list of pods: each shape counts as often as it is in the list."""
     target = TargetWorkload(half_life=float("inf"))
     for job in jobs:
         if (shape := Shape.of(job.request)) is not None:

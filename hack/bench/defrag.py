@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The result of one seed: the curve, and the percent allocated after all waiting pods were offered again.
+    """The result of one seed: the curve, and the percent allocated after all waiting pods were tried again.
 
     `seconds` is the time that the plan took.
     """

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def filled(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
-    """The view and the allocator of a service that has learnt the workload of the pods that hold slices."""
+    """The state (view) and the allocator of a service that has learnt the requests of the pods with slices."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     allocator = Allocator(view, 3600.0, time.monotonic)
     for name in workload.names():

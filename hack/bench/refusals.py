@@ -146,7 +146,7 @@ def _cells(cost: FilterCost) -> Iterator[str]:
 
 
 def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Allocator]:
-    """The view and the allocator of a service; on all its cards one slice leaves a small random part free."""
+    """The state (view) and the allocator of a service; on all its cards one slice leaves a small random part free."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     allocator = Allocator(view, 3600.0, time.monotonic)
     rng = random.Random(workload.seed)

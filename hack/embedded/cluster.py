@@ -122,7 +122,7 @@ class EmbeddedCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all services and stand-ins; the API server ends last."""
+        """End all services, and the threads that stand in for Kubernetes; the API server ends last."""
         for replica in self.replicas:
             replica.scheduler.stop()
         for service in self.services():
@@ -148,7 +148,7 @@ class EmbeddedCluster:
             yield ServicePod("jobs", engine.name, node, engine.host)
 
     def state(self, node: str) -> Path:
-        """The folder of a node agent's slices and records."""
+        """The folder where a node's agent keeps its state: records and files of containers with slices."""
         return self.root / node / "state"
 
     def _start_node(self, index: int, name: str) -> None:

@@ -50,7 +50,7 @@ class ServicePod(NamedTuple):
 
 
 def allow_claims(api_url: str) -> None:
-    """Label the namespace `default`, so that its claims may ask for slices. Raises ApiError."""
+    """Label the namespace `default`, so that its ResourceClaims may ask for slices. Raises ApiError."""
     with closing(
         KubeClient(Endpoint(api_url, lambda: None), "installation", timeout=WRITE_SECONDS)
     ) as client:

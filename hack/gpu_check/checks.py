@@ -51,7 +51,7 @@ except RuntimeError as error:
 
 @dataclass(frozen=True)
 class Bench:
-    """Two slices of one card without a common unit."""
+    """Two slices of one card without a common compute unit."""
 
     card: Card
     one: Slice
@@ -79,7 +79,7 @@ def queue(bench: Bench) -> str:
 
 
 def unit_count(bench: Bench) -> str:
-    """Check that HIP reports the slice's number of units (on RDNA, of pairs)."""
+    """Check that HIP reports the slice's number of compute units (on RDNA, of pairs of units)."""
     seen = good(ask("info", bench.card, bench.one.environment), "the number of units")["units"]
     if seen not in (bench.one.units, bench.one.units // 2 if bench.card.gfx >= RDNA else 0):
         raise FailedError(f"HIP counts {seen:.0f} units, the slice has {bench.one.units}")
@@ -120,7 +120,10 @@ def torch_memory(bench: Bench) -> str:
 
 
 def places(bench: Bench) -> tuple[set[str], set[str]]:
-    """Run a kernel in both slices, and return the units on which it ran. Raises ImpossibleError, FailedError."""
+    """Run a kernel in both slices, and return the compute units on which it ran.
+
+    Raises ImpossibleError, FailedError.
+    """
     compiler = shutil.which("hipcc") or shutil.which("hipcc", path="/opt/rocm/bin:/opt/dtk/bin")
     if not compiler:
         raise ImpossibleError("no hipcc to compile a kernel that reads HW_ID")
@@ -140,7 +143,7 @@ def places(bench: Bench) -> tuple[set[str], set[str]]:
 
 
 def masks(bench: Bench) -> str:
-    """Check that a slice's kernels run on no more units than the slice has."""
+    """Check that a slice's kernels run on no more compute units than the slice has."""
     one, _ = places(bench)
     if len(one) > bench.one.units:
         raise FailedError(f"kernels ran on {len(one)} units, the slice has {bench.one.units}")
@@ -148,7 +151,7 @@ def masks(bench: Bench) -> str:
 
 
 def disjoint(bench: Bench) -> str:
-    """Check that two slices that run at the same time have no common unit."""
+    """Check that two slices that run at the same time have no common compute unit."""
     one, other = places(bench)
     if one & other:
         raise FailedError(f"{len(one & other)} units were used by both")
@@ -193,7 +196,7 @@ def render_files(bench: Bench) -> str:
 
 
 def occupancy(bench: Bench) -> str:
-    """Check that the kernel counts busy units while a program's kernel runs in a slice."""
+    """Check that Linux counts busy compute units while a program's kernel runs in a slice."""
     units = bench.one.units
     with started(command_of(f"busy {units}", bench.card), bench.one.environment) as program:
         good(program.answer(), "a kernel in a slice")

@@ -68,7 +68,7 @@ def limit(bench: Bench) -> str:
 
 
 def pool(bench: Bench) -> str:
-    """Check that the limit holds for memory of HIP's pool, and find where memory beyond the limit goes."""
+    """Check that the limit holds for memory of HIP's memory pool, and find where memory beyond the limit goes."""
     return _beyond("pool", bench)
 
 

@@ -43,7 +43,7 @@ def masks(bench: Bench) -> str:
 
 
 def record(bench: Bench) -> str:
-    """Check that the driver shows a record of the slice, with the limit of its file, while a program uses it."""
+    """Check that the driver shows the slice (a record), with the limit of its file, while a program uses it."""
     name = f"0x{bench.card.gpu_id:x}@{_RECORD_PIPE}"
     with vdev.container(bench.one, "record", _RECORD_PIPE) as slice_:
         with vdev.start("hold 64", slice_, slice_.environment) as program:
@@ -171,7 +171,10 @@ def _hip(error: float) -> str:
 
 
 def _records() -> list[str]:
-    """The names of all records that the driver shows. Raises ImpossibleError if it has no folder for them."""
+    """The names of all records (slices in use) that the driver shows.
+
+    Raises ImpossibleError if it has no folder for them.
+    """
     try:
         return sorted(os.listdir(RECORDS))  # noqa: PTH208 - a simulated driver answers this call
     except OSError:

@@ -89,7 +89,7 @@ class Gpu:
 
 
 def info(device: str) -> Iterator[dict[str, object]]:
-    """The units and the memory that HIP sees."""
+    """The compute units and the memory that HIP sees."""
     gpu = Gpu(device)
     free, total, units = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_int()
     gpu.call("hipMemGetInfo", ctypes.byref(free), ctypes.byref(total))
@@ -98,7 +98,7 @@ def info(device: str) -> Iterator[dict[str, object]]:
 
 
 def late(device: str) -> Iterator[dict[str, object]]:
-    """The units and the memory that HIP sees, if the program loads HIP only in its second step."""
+    """The compute units and the memory that HIP sees, if the program loads HIP only in its second step."""
     yield {"error": 0}
     yield from info(device)
 
@@ -112,7 +112,7 @@ def hold(device: str, *sizes: int) -> Iterator[dict[str, object]]:
 
 
 def pool(device: str, mib: int) -> Iterator[dict[str, object]]:
-    """Allocate memory from HIP's pool, fill it, and hold it."""
+    """Allocate memory from HIP's memory pool, fill it, and keep it."""
     gpu = Gpu(device)
     pointer, stream = ctypes.c_void_p(), gpu.stream()
     gpu.call("hipMallocAsync", ctypes.byref(pointer), ctypes.c_size_t(mib * MIB), stream)

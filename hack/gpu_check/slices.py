@@ -18,7 +18,7 @@ REGION_BYTES = USED_OFFSET + 2 * CARDS * SLOTS * 8
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice of a quarter of a card's units: its files, and the environment of its programs.
+    """A slice of a quarter of a card's compute units: its files, and the environment of its programs.
 
     `root` is the folder that stands for the root of the slice's container; it is set if a vdev file limits the slice
     (vdev.py). Without it the library sets the masks of queues.
@@ -32,7 +32,7 @@ class Slice:
 
     @property
     def units(self) -> int:
-        """The number of the slice's compute units."""
+        """The number of compute units of the slice."""
         return bin(self.mask).count("1")
 
     @property

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def compare(workload: BenchWorkload, seed: int) -> tuple[int, int, int]:
-    """Three numbers: all pods, pods placed by limits, and pods for which claims give another decision."""
+    """Three numbers: all pods, pods placed by limits, and pods for which ResourceClaims give another decision."""
     jobs = [job for job in workload.jobs if job.request.containers]
     nodes = [replace(node, inventory=_with_groups(node.inventory)) for node in workload.nodes]
     roads = [
@@ -86,7 +86,7 @@ def _with_groups(inventory: Inventory) -> Inventory:
 
 
 def _placed(cluster: BenchCluster, job: BenchPod) -> Grant | None:
-    """The pod's grant without the name of its claim; None if the pod does not fit."""
+    """The pod's grant without the name of its ResourceClaim; None if the pod does not fit."""
     cluster.learn(job)
     grant = cluster.place(job)
     return None if grant is None else structs.replace(grant, claims={})

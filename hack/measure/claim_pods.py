@@ -15,7 +15,7 @@ CLASS = "dcu.vgpu.io"
 
 
 def by_claims(person: Person, pod: Object) -> Object:
-    """The pod with a claim in place of each container's limits; the templates that it needs are created."""
+    """The pod with a ResourceClaim in place of each container's limits; the templates that it needs are created."""
     entries = []
     for container in pod["spec"]["containers"]:
         name, limits = container["name"], container.pop("resources")["limits"]
@@ -26,7 +26,7 @@ def by_claims(person: Person, pod: Object) -> Object:
 
 
 def _template(person: Person, limits: Mapping[str, str]) -> str:
-    """The name of the template of a claim that asks for the same slice as these limits."""
+    """The name of a ResourceClaimTemplate that asks for the same slice as these limits."""
     memory, cores = limits.get(f"{FAMILY}-mem"), limits.get(f"{FAMILY}-cores")
     requests = {**({"memory": f"{memory}Gi"} if memory else {}), **({"cores": cores} if cores else {})}
     name = "-".join(["slice", *(f"{key}-{value.lower()}" for key, value in requests.items())])
@@ -38,7 +38,7 @@ def _template(person: Person, limits: Mapping[str, str]) -> str:
 
 
 def claim_faults(person: Person, pods: Sequence[Object]) -> Iterator[str]:
-    """Texts about claims that differ from the grants of `pods`, which all run, and about claims of no pod.
+    """Texts about ResourceClaims that differ from the grants of the running `pods`, and about claims of no pod.
 
     As by `by_claims`, each container uses the claim of its own name.
     """
@@ -64,7 +64,7 @@ def claim_faults(person: Person, pods: Sequence[Object]) -> Iterator[str]:
 
 
 def _devices(person: Person) -> Iterator[tuple[tuple[str, str], str]]:
-    """The uuid of each card that is shown as a device, by pool and device name."""
+    """The uuid of each card that is shown as a device, by pool (node) and device name."""
     for found in person.api.list(SLICES).items:
         spec = found["spec"]
         for device in spec["devices"]:
@@ -72,7 +72,7 @@ def _devices(person: Person) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _given(status: Mapping[str, Any], cards: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, str]]:
-    """The node and card of each device of a claim's status."""
+    """The node and card of each device of a ResourceClaim's status."""
     allocation = status.get("allocation") or {"devices": {}}
     for each in allocation["devices"].get("results") or ():
         yield each["pool"], cards.get((each["pool"], each["device"]), "no card")

@@ -41,7 +41,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The environments of the two runs of a pair, without and with the library, and the number of pairs."""
+    """The environments of a pair of runs, without and with the library, and the number of pairs."""
 
     plain: Environment
     held: Environment
@@ -56,7 +56,7 @@ class Pairs:
         return statistics.median(plain), statistics.median(added)
 
     def on_driver(self, driver: Path) -> "Pairs":
-        """Returns these pairs with the simulated `driver` in LD_PRELOAD too, behind the library if that is loaded."""
+        """Returns these pairs of runs with the simulated `driver` in LD_PRELOAD too, after the library if loaded."""
 
         def preloading(environment: Environment) -> Environment:
             libraries = [environment.get("LD_PRELOAD"), str(driver)]

@@ -111,14 +111,14 @@ class Session:
             return self._libfuzzer(target, environment, corpus, "-max_len=1024")
 
     def smi(self) -> FuzzOutcome:
-        """Fuzz vgpu-smi's reader of regions."""
+        """Fuzz vgpu-smi's reader of usage regions, the files of a container's counters."""
         with tempfile.TemporaryDirectory() as folder:
             (corpus := Path(folder) / "corpus").mkdir()
             region.create(Path(folder) / "usage")
             return self._libfuzzer("smi", {"VGPU_TEST_FOLDER": folder}, corpus, "-max_len=1024")
 
     def agent(self) -> FuzzOutcome:
-        """Fuzz the agent's reader of regions."""
+        """Fuzz the agent's reader of usage regions, the files of a container's counters."""
         rng, until, runs = random.Random(self.seed), time.monotonic() + self.seconds, 0
         with tempfile.TemporaryDirectory() as folder:
             while time.monotonic() < until:

@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def cluster(nodes: int, namespaces: int, away: int, waiting: int) -> ClusterView:
-    """The view of a large cluster that a leading replica has."""
+    """The state (view) of a large cluster as a leading replica knows it."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     model = ClusterModel(nodes, CARDS, 0.0, seconds=1)
     inventories = {name: model.inventory(name) for name in model.names()}
@@ -77,7 +77,7 @@ def cluster(nodes: int, namespaces: int, away: int, waiting: int) -> ClusterView
 
 
 def _pod(number: int, namespaces: int, node: str = "", held: Slice | None = None) -> Pod:
-    """A pod that asks for a quarter of a card; with `held` it is bound and holds this slice."""
+    """A pod that asks for a quarter of a card; if `held`, it is bound and holds that slice."""
     grant = Grant(uid(number), node, {CONTAINER: (held,)}).encode() if held is not None else ""
     return Pod(
         f"team-{number % namespaces}", f"pod-{number}", uid(number), node=node, created="2026-11-21T07:00:00Z",

@@ -1,4 +1,4 @@
-"""Trial: the job engine's replica that plans a pool is killed (-9); the other one takes the pool over in time.
+"""Trial: the job engine's replica that plans a pool (part of the cards) is killed (-9); the other takes it over.
 
     hack/takeover --kills 20
 
@@ -74,12 +74,12 @@ class Admitted:
                 self.beyond.append(job.name)
 
     def oldest(self, pool: str) -> str:
-        """The started Job of this pool that was created first; empty if there is none."""
+        """The started Job of this pool (part of the cards) that was created first; empty if there is none."""
         return min(self._names[pool], default="")
 
 
 class JobLoad(threading.Thread):
-    """Deletes a running Job of each pool every END_SECONDS, and queues a new one."""
+    """Deletes a running Job of each pool (part of the cards) every END_SECONDS, and queues a new one."""
 
     def __init__(self, person: Person, admitted: Admitted) -> None:
         super().__init__(name="load")
@@ -89,12 +89,12 @@ class JobLoad(threading.Thread):
         self.ended = threading.Event()
 
     def queue(self, pool: str) -> None:
-        """Create one more Job of this pool."""
+        """Create one more Job of this pool (part of the cards)."""
         self._number += 1
         self._person.create(queued(f"{pool}-{self._number:06}", **{POOL: pool}))
 
     def run(self) -> None:
-        """Delete and queue a Job of each pool every END_SECONDS, until the load is ended."""
+        """Delete and queue a Job of each pool (part of the cards) every END_SECONDS, until the load is ended."""
         while not self.ended.wait(END_SECONDS):
             for pool in POOLS:
                 if name := self._admitted.oldest(pool):
@@ -116,7 +116,10 @@ class Engines:
         return self._person.api.get(LEASES, Ref(name, SYSTEM))
 
     def shared_out(self) -> dict[str, str] | None:
-        """The name of each pool's Lease, by pool; None unless every replica holds at least one of the Leases."""
+        """The name of the Lease of each pool (part of the cards); None unless every replica holds at least one.
+
+        The names are by pool.
+        """
         note = self.lease(LEASE).note
         numbers = json.loads(note)["pools"] if note else {}
         leases = {pool.rpartition("/")[2]: f"{LEASE}-{number}" for number, pool in numbers.items()}
@@ -154,7 +157,7 @@ class Engines:
 
 @dataclass
 class Takeovers:
-    """Seconds from each kill until the other replica held the pool's Lease, and until it started a Job in the pool."""
+    """Seconds from each kill until the other replica held the pool's Lease, and until it started a Job there."""
 
     lease_seconds: int = 0
     held: list[float] = field(default_factory=list)

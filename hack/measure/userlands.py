@@ -85,7 +85,7 @@ def _suites(version: str) -> tuple[str, bool]:
 
 
 def _five_sizes(card: SimCard, found: Path | Root) -> Mapping[str, int]:
-    """By check, the number of the five sizes in which it held."""
+    """The number of the five slice sizes in which each check passed, by the check's name."""
     counts = dict.fromkeys((*CHECKS, FOLLOWS), 0)
     for groups in slices.sizes(card):
         with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ def _five_sizes(card: SimCard, found: Path | Root) -> Mapping[str, int]:
 
 
 def _held(slice_: SimSlice) -> Mapping[str, bool]:
-    """By check, True where it holds in the slice."""
+    """True for each check that passes in the slice, by the check's name."""
     seen = slice_.probe("info")
     queue = slice_.probe("queue").get("error")
     masks = list(slice_.queue_masks().values())

@@ -44,7 +44,10 @@ class Witness:
                 self._seen[(uid, container)] = seen
 
     def overlaps(self, live: set[str], cards: Iterable[sim.SimCard]) -> list[str]:
-        """Texts about core groups and memory that `live` pods hold twice, according to their config files."""
+        """Texts about core groups that two `live` pods have, and about cards whose memory was given twice.
+
+        The limits are those in the containers' config files.
+        """
         with self._lock:
             held = [(key, card) for key, seen in self._seen.items() if key[0] in live for card in seen.cards]
         found = []

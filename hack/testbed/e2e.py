@@ -38,7 +38,7 @@ class Installed(Enum):
 
 @dataclass(frozen=True)
 class Lane:
-    """Tests that run one after another on one cluster, and the state of the cluster before them.
+    """A lane: tests that run one after another on one cluster, and what must be installed there before.
 
     `images` are added to the images of every cluster, `components` to the product. `settings` are environment variables
     of the job engine, if it is one of the components.
@@ -155,7 +155,7 @@ def _install(lane: Lane, cluster: Cluster, overlay: Path | None) -> None:
 
 
 def _overlay(lane: Lane, where: Layout) -> Path:
-    """The folder with the manifests of the lane's product."""
+    """The folder with the manifests of the product for the lane (tests that share a cluster)."""
     if not lane.components:
         return OVERLAY
     added = [
@@ -172,7 +172,7 @@ def _overlay(lane: Lane, where: Layout) -> Path:
 
 @dataclass(frozen=True)
 class LaneResult:
-    """The result of a lane: pytest's exit status, and its output."""
+    """The result of a lane (tests that share a cluster): pytest's exit status, and its output."""
 
     status: int
     output: str
@@ -186,7 +186,7 @@ class LaneResult:
 def run(
     lane: Lane, cluster: Cluster, built: Sequence[Path], overlay: Path | None = None, *, keep: bool = False
 ) -> LaneResult:
-    """Run one lane on its cluster, with the product from `overlay`, and print pytest's output at the end."""
+    """Run one lane (tests that share a cluster), with the product from `overlay`; at the end print pytest's output."""
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, [*built, *map(images.build, lane.images)])

@@ -199,7 +199,7 @@ def lanes(
     overlay_of: Callable[[Layout], Path] | None = None,
     more: Sequence[Path] = (),
 ) -> Ended:
-    """Run these lanes one after another, each on its own cluster; returns the results as one text.
+    """Run these lanes (tests that share a cluster), each on its own cluster; returns the results as one text.
 
     `overlay_of` returns the overlay of the product; without it the product is installed as in `make e2e`. `more` are
     archives of further images. Raises MissingError.

@@ -102,7 +102,7 @@ class PodStore:
             return list(self._history)
 
     def faults(self) -> list[str]:
-        """Texts about bound pods whose claims were not written."""
+        """Texts about bound pods whose ResourceClaims were not written."""
         if self.claims is None:
             return []
         with self._lock:

@@ -21,11 +21,14 @@ _CHECKED = {"resourceVersion", "uid"}
 
 
 class ClaimConflictError(Exception):
-    """The claim was written with an old version, or does not exist."""
+    """The ResourceClaim was written with an old version, or does not exist."""
 
 
 class ClaimStore:
-    """The claims by the number of their pod. The first ones, of pods that hold slices already, have no allocation."""
+    """Holds the ResourceClaims by the number of their pod.
+
+    The first ones, of pods that hold slices already, have no allocation.
+    """
 
     def __init__(self, workload: ClusterModel, filled: int) -> None:
         self._asked = [_spec(request) for request in workload.requests()]
@@ -52,24 +55,24 @@ class ClaimStore:
             return True
 
     def create(self, number: int) -> None:
-        """Make the claim of a new pod."""
+        """Make the ResourceClaim of a new pod."""
         with self._lock:
             self._claims[number] = self._made(number)
             self._tell("ADDED", self._claims[number])
 
     def end(self, number: int) -> None:
-        """Remove the claim of a pod that has ended."""
+        """Remove the ResourceClaim of a pod that has ended."""
         with self._lock:
             self._tell("DELETED", self._claims.pop(number))
 
     def read(self, number: int) -> bytes | None:
-        """The claim's JSON; None without the claim."""
+        """The JSON of the pod's ResourceClaim; None if it has none."""
         with self._lock:
             found = self._claims.get(number)
             return _text(found) if found else None
 
     def patch(self, number: int, body: bytes, *, status: bool) -> bytes:
-        """Merge a patch of the claim's status, or of its finalizers; returns its JSON. Raises ClaimConflictError."""
+        """Merge a patch of a ResourceClaim's status or finalizers; returns its JSON. Raises ClaimConflictError."""
         written: dict[str, Any] = msgspec.json.decode(body)
         with self._lock:
             found = self._claims.get(number)
@@ -87,7 +90,7 @@ class ClaimStore:
             return self._tell("MODIFIED", found)
 
     def unprotected(self, numbers: Iterable[int]) -> list[str]:
-        """Texts about bound pods whose claims were not written."""
+        """Texts about bound pods whose ResourceClaims were not written."""
         with self._lock:
             return [
                 f"the claim of pod-{number} has no allocation, or no finalizer"
@@ -118,7 +121,7 @@ class ClaimStore:
         }
 
     def _tell(self, kind: str, found: dict[str, Any]) -> bytes:
-        """Give the claim a new version, and send it to the watches; returns its JSON."""
+        """Give the ResourceClaim a new version, and send it to the watches; returns its JSON."""
         self._version += 1
         found["metadata"] = {**found["metadata"], "resourceVersion": str(self._version)}
         text = _text(found)

@@ -13,7 +13,7 @@ LEAST_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a trace's jobs under one policy.
+    """The figures of a trace's jobs (a recorded list of jobs) under one policy.
 
     JCT is the time from arrival to end, a wait the time from arrival to the first start. `jct_silent_s` is the mean JCT
     of the jobs that do not declare their length (--tells), or of all jobs if all declare it. `allocation` is the share

@@ -1,4 +1,4 @@
-"""Checks three promises of the job engine, compared with FIFO, on the traces made by hand.
+"""Checks three guarantees of the job engine, compared with FIFO, on lists of jobs made by hand.
 
 The mean JCT is at most FIFO's. No job waits or is stopped for more than MOST_S after the time at which FIFO starts it.
 No card is idle on which a waiting job fits, unless it is reserved for a job that is due.
@@ -42,7 +42,7 @@ class Kept:
     idled_card_s: float
 
     def broken(self) -> str:
-        """The broken promises, as text."""
+        """The guarantees of the job engine that are broken, as text."""
         found = []
         if self.jct_mean > 1:
             found.append("mean JCT")

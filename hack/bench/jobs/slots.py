@@ -82,11 +82,11 @@ class SlotRoom:
         return float(self.slots - self.held - sum(self._closed.values()))
 
     def state(self) -> "SlotState":
-        """A copy of the state, which a trial may change."""
+        """A copy of the room's state (taken cards), which a trial may change."""
         return self.held, dict(self._reserved), dict(self._closed)
 
     def put_back(self, state: "SlotState") -> None:
-        """Restore an earlier state."""
+        """Restore an earlier state of the room (its taken cards)."""
         self.held, self._reserved, self._closed = state
 
     def trial(self) -> "SlotTrial":

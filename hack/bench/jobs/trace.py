@@ -38,7 +38,7 @@ COLUMNS = 7
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a trace: `work` is in seconds of one replica, `declared` in seconds at the width asked for.
+    """A job of a trace: `work` is in seconds of one replica, `declared` in seconds with the asked number of replicas.
 
     Each replica takes `cards` cards of one node. A `rigid` job runs at the width asked for only.
     """

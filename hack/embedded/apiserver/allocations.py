@@ -36,7 +36,7 @@ def written(status: Object) -> Object:
 
 
 def causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The faults of the status of a claim `new` that was `old`."""
+    """The faults of the status of a ResourceClaim `new` that was `old`."""
     status, was = new.get("status") or {}, old.get("status") or {}
     yield from _reserved(status, was, deleted="deletionTimestamp" in old["metadata"])
     allocation = status.get("allocation")
@@ -58,7 +58,7 @@ def causes(new: Object, old: Object) -> Iterator[Cause]:
 
 
 def _reserved(status: Object, was: Object, *, deleted: bool) -> Iterator[Cause]:
-    """The faults of reservedFor, which must not grow while the claim is being deleted."""
+    """The faults of reservedFor, which must not grow while the ResourceClaim is being deleted."""
     where, reserved = "status.reservedFor", status.get("reservedFor") or []
     if len(reserved) > MAX_RESERVED:
         yield _too_many(where, len(reserved), MAX_RESERVED)

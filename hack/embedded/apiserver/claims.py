@@ -14,7 +14,7 @@ _OF_THE_OBJECT = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 class ClaimStrategy(Strategy):
-    """The rules for writes of claims: the object and its status are written by two routes."""
+    """The rules for writes of ResourceClaims: the object and its status are written by two routes."""
 
     def default(self, new: Object) -> None:
         """Set the mode and count of each request that leaves them out, and normalise quantities."""
@@ -42,7 +42,7 @@ class ClaimStrategy(Strategy):
 
 
 class ClaimTemplateStrategy(Strategy):
-    """The rules for writes of claim templates, whose spec is immutable."""
+    """The rules for writes of ResourceClaimTemplates, whose spec is immutable."""
 
     def default(self, new: Object) -> None:
         """Set the mode and count of each request that leaves them out, and normalise quantities."""

@@ -31,7 +31,7 @@ class SliceStrategy(Strategy):
                     amounts.update(found)
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
-        """The faults of an update: a slice stays on its node, and in the pool of its driver."""
+        """The faults of an update: a ResourceSlice stays on its node, and in the pool (devices) of its driver."""
         return [*self.validate(new), *_immutable(new["spec"], old["spec"])]
 
 

@@ -1,4 +1,4 @@
-"""The claim controller's threads: two watches find the pods and claims that need work, and a worker does it."""
+"""The ResourceClaim controller's threads: two watches find pods and claims that need work, and a worker does it."""
 
 import logging
 import threading
@@ -35,7 +35,7 @@ SOON, RETRY = 0.02, 0.5
 
 
 class _Work(NamedTuple):
-    """A pod or a claim that needs work."""
+    """A pod or a ResourceClaim that needs work."""
 
     kind: Kind[Object]
     namespace: str
@@ -43,7 +43,7 @@ class _Work(NamedTuple):
 
 
 class ClaimController:
-    """Serves the claims of an API server from `start` to `stop`; `token` is its user's bearer token."""
+    """Serves the ResourceClaims of an API server from `start` to `stop`; `token` is its user's bearer token."""
 
     def __init__(self, api_url: str, token: str = USER) -> None:
         self._api = KubeClient(Endpoint(api_url, lambda: f"Bearer {token}"), "claim-controller", timeout=10.0)
@@ -106,7 +106,7 @@ class ClaimController:
             self._queue.ask(_work(PODS.json, pod))
 
     def _forget(self, key: str, claims: set[_Work]) -> None:
-        """Forget the pod of this UID, which uses these claims."""
+        """Forget the pod of this UID, which uses these ResourceClaims."""
         self._pods.pop(key, None)
         self._made.pop(key, None)
         for claim in claims:
@@ -115,7 +115,7 @@ class ClaimController:
                 del self._users[claim]
 
     def _claims(self, pod: Object) -> set[_Work]:
-        """The claims that the pod uses, also those that its status does not name yet."""
+        """The ResourceClaims that the pod uses, also those that its status does not name yet."""
         names = {*used(pod).values(), *self._made.get(uid(pod), {}).values()}
         return {_Work(CLAIMS, pod["metadata"]["namespace"], name) for name in names if name}
 
@@ -134,7 +134,7 @@ class ClaimController:
             self._queue.ask(_work(PODS.json, pod))
 
     def _note(self, claim: Object) -> None:
-        """Remember for which entry of which pod a claim was made."""
+        """Remember for which pod, and which entry of its resourceClaims, a ResourceClaim was made."""
         pod = owner(claim).get("uid")
         entry = (claim["metadata"].get("annotations") or {}).get(ENTRY)
         if pod and entry:
@@ -164,7 +164,7 @@ class ClaimController:
             return None
 
     def _serve(self, pod: Object) -> None:
-        """Make the pod's claims; when the pod has a node, reserve for it those that have been given devices."""
+        """Make the pod's ResourceClaims; when it has a node, reserve for it those that have been given devices."""
         missing = [each for each in entries(pod) if not used(pod)[each["name"]]]
         made = {}
         for each in missing:
@@ -185,7 +185,10 @@ class ClaimController:
                     reserve(self._api, pod, name)
 
     def _make(self, pod: Object, entry: str, template: str) -> str:
-        """The name of the claim for this entry, which is made unless it was made before; empty after a failure."""
+        """The name of the ResourceClaim for this entry of the pod; empty after a failure.
+
+        It is made unless it was made before.
+        """
         if found := self._made.get(uid(pod), {}).get(entry, ""):
             return found
         namespace = pod["metadata"]["namespace"]

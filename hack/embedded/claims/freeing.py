@@ -1,4 +1,4 @@
-"""Reserves a claim for a bound pod, and frees it when its pods need it no more."""
+"""Reserves a ResourceClaim for a bound pod, and frees it when its pods need it no more."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +15,7 @@ FindPod = Callable[[str, str], Object | None]
 
 
 def reserve(api: Api, pod: Json, name: str) -> None:
-    """Add the pod to those for which an allocated claim is reserved. Raises ApiError."""
+    """Add the pod to those for which an allocated ResourceClaim is reserved. Raises ApiError."""
     claim = api.get(CLAIMS, Ref(name, pod["metadata"]["namespace"]))
     status, own = claim.get("status") or {}, owner(claim)
     reserved = status.get("reservedFor") or []
@@ -27,7 +27,9 @@ def reserve(api: Api, pod: Json, name: str) -> None:
 
 
 def free(api: Api, claim: Object, find: FindPod) -> None:
-    """Remove ended and absent pods from a claim, then its devices if no pod is left; delete such a pod's own claim.
+    """Remove ended and absent pods from a ResourceClaim, and its devices if no pod remains.
+
+    A claim that was made for such a pod is deleted.
 
     Raises ApiError.
     """
@@ -61,7 +63,7 @@ def _needs(pod: Object | None, wanted: str) -> bool:
 
 
 def _unprotect(api: Api, claim: Object) -> None:
-    """Remove the finalizer of a claim without devices."""
+    """Remove the finalizer of a ResourceClaim without devices."""
     finalizers = claim["metadata"].get("finalizers") or []
     if FINALIZER in finalizers and not (claim.get("status") or {}).get("allocation"):
         left = [each for each in finalizers if each != FINALIZER]
@@ -70,6 +72,6 @@ def _unprotect(api: Api, claim: Object) -> None:
 
 
 def _write(api: Api, claim: Object, status: Object) -> Object:
-    """Change the status of the claim, which must not have changed since it was read."""
+    """Change the status of the ResourceClaim, which must not have changed since it was read."""
     version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
     return api.patch(CLAIMS, ref(claim), {"metadata": version, "status": status}, subresource="status")

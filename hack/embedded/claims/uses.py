@@ -18,12 +18,12 @@ _LONGEST_BASE = 57
 
 
 def entries(pod: Json) -> Sequence[Json]:
-    """The entries in `spec.resourceClaims`."""
+    """The entries in the pod's `spec.resourceClaims`."""
     return pod["spec"].get("resourceClaims") or ()
 
 
 def used(pod: Json) -> Mapping[str, str]:
-    """The names of the pod's claims, by their names in the pod; empty for a claim that is still to be made."""
+    """The names of the pod's ResourceClaims, by their names in the pod; empty for a claim that is not made yet."""
     made = {
         each["name"]: each.get("resourceClaimName") or ""
         for each in pod["status"].get("resourceClaimStatuses") or ()
@@ -39,13 +39,13 @@ def needed(pod: Json) -> bool:
 
 
 def owner(claim: Json) -> Json:
-    """The reference to the pod for which the claim was made; empty for a claim that a person made."""
+    """The reference to the pod for which the ResourceClaim was made; empty if a person made the claim."""
     found = controller_of(claim["metadata"])
     return found if found.get("kind") == "Pod" else {}
 
 
 def new_claim(pod: Json, entry: str, template: Json) -> Object:
-    """A claim from the template, which belongs to the pod; `entry` is its name in the pod."""
+    """A ResourceClaim from the template, which belongs to the pod; `entry` is its name in the pod."""
     metadata, spec = pod["metadata"], copy.deepcopy(template["spec"])
     own = spec.get("metadata") or {}
     reference = {
@@ -65,7 +65,7 @@ def new_claim(pod: Json, entry: str, template: Json) -> Object:
 
 
 def _base(pod: str, entry: str) -> str:
-    """The beginning of a claim's name; long names of pod and entry are cut in proportion."""
+    """The beginning of a ResourceClaim's name; long names of pod and entry are cut in proportion."""
     whole = f"{pod}-{entry}-"
     if len(whole) <= _LONGEST_BASE:
         return whole

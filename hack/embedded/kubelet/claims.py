@@ -1,4 +1,4 @@
-"""The claims of the pods of a node: prepared by their drivers before a pod starts, and unprepared after its end.
+"""A node's ResourceClaims: prepared by their drivers before a pod starts, and unprepared after its end.
 
 Model: pkg/kubelet/cm/dra of Kubernetes 1.36. As there, a claim that is prepared is not prepared again for another pod.
 """
@@ -16,7 +16,7 @@ from hack.embedded.pod_spec import Json, uid
 
 @dataclass(slots=True)
 class PreparedClaim:
-    """A claim, the UIDs of its pods, and its drivers.
+    """A ResourceClaim, the UIDs of its pods, and its drivers.
 
     `devices` has the CDI devices of each request, by the driver that has prepared them.
     """
@@ -30,7 +30,7 @@ class PreparedClaim:
 
     @property
     def called(self) -> pb.Claim:
-        """The claim as drivers are asked about it."""
+        """The ResourceClaim in the form in which drivers are called for it."""
         return pb.Claim(namespace=self.namespace, name=self.name, uid=self.uid)
 
 
@@ -39,7 +39,7 @@ Prepared = MutableMapping[tuple[str, str], PreparedClaim]
 
 
 class PodClaims:
-    """Prepares and unprepares claims; `prepared` are those of an earlier process of the kubelet too."""
+    """Prepares and unprepares ResourceClaims by their drivers; `prepared` has those of an earlier kubelet too."""
 
     def __init__(self, api: Api, drivers: Drivers, prepared: Prepared) -> None:
         self._api = api
@@ -47,14 +47,14 @@ class PodClaims:
         self._prepared = prepared
 
     def prepare(self, pod: Json) -> None:
-        """Prepare the claims of a pod, unless they are. Raises PrepareError."""
+        """Prepare the ResourceClaims of a pod that are not prepared yet. Raises PrepareError."""
         for entry, name in used(pod).items():
             if not name:
                 raise PrepareError(f'pod "{_named(pod)}": ResourceClaim not created yet ({entry})')
             self._prepare(pod, self._claim(pod, name))
 
     def cdi_devices(self, pod: Json, container: str) -> tuple[str, ...]:
-        """The CDI devices of the claims that the container uses."""
+        """The CDI devices of the ResourceClaims that the container uses."""
         spec = pod["spec"]
         each = (*(spec.get("initContainers") or ()), *spec["containers"])
         wanted = next(found for found in each if found["name"] == container)
@@ -68,7 +68,7 @@ class PodClaims:
         return tuple(found)
 
     def unprepare(self, pod: Json) -> None:
-        """Unprepare the claims of a pod that no other pod uses. Raises PrepareError."""
+        """Unprepare the ResourceClaims of a pod that no other pod uses. Raises PrepareError."""
         for key, claim in list(self._prepared.items()):
             if claim.pods == {uid(pod)}:
                 for driver in claim.drivers:
@@ -77,7 +77,7 @@ class PodClaims:
             claim.pods.discard(uid(pod))
 
     def _claim(self, pod: Json, name: str) -> Object:
-        """The claim of this name, which is reserved for the pod. Raises PrepareError."""
+        """The ResourceClaim of this name, which is reserved for the pod. Raises PrepareError."""
         try:
             claim = self._api.get(CLAIMS, Ref(name, pod["metadata"]["namespace"]))
         except ApiError as error:
@@ -93,7 +93,7 @@ class PodClaims:
         return claim
 
     def _prepare(self, pod: Json, claim: Object) -> None:
-        """Call the claim's drivers, which must all be registered. Raises PrepareError."""
+        """Call the ResourceClaim's drivers, which must all be registered, to prepare it. Raises PrepareError."""
         drivers = {name: self._drivers.get(name) for name in sorted(_drivers(claim))}
         metadata = claim["metadata"]
         key = metadata["namespace"], metadata["name"]
@@ -109,7 +109,7 @@ class PodClaims:
 
 
 def _drivers(claim: Json) -> set[str]:
-    """The drivers of the devices that the claim was given."""
+    """The drivers of the devices that the ResourceClaim was given."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return {each["driver"] for each in (allocation.get("devices") or {}).get("results") or ()}
 

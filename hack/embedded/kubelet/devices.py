@@ -1,4 +1,4 @@
-"""The device manager: tickets of every resource, their holders, and the calls to plugins.
+"""The device manager: device IDs (tickets) of every resource, their holders, and the calls to plugins.
 
 Model: pkg/kubelet/cm/devicemanager/manager.go of Kubernetes 1.36.
 """
@@ -19,7 +19,7 @@ from hack.embedded.pod_spec import ContainerView, Json
 
 
 class AllocationError(Exception):
-    """A container cannot get its tickets; the text is the real kubelet's text."""
+    """A container cannot get its tickets (device IDs); the text is the real kubelet's text."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Resource:
 
 
 class DeviceManager:
-    """The tickets of one kubelet process.
+    """Holds the tickets (device IDs) of all resources, for one kubelet process.
 
     `active` returns the pods that may hold tickets; `changed` is called when a capacity may have changed.
     """
@@ -111,7 +111,7 @@ class DeviceManager:
     # Allocation for pods
 
     def allocate(self, pod: Json, running: Collection[str]) -> None:
-        """Allocate the tickets of every container of a pod; called for one pod at a time. Raises AllocationError.
+        """Allocate the tickets (device IDs) of a pod's containers, for one pod at a time. Raises AllocationError.
 
         Containers in `running` ran when the kubelet started, and keep their tickets.
         """
@@ -151,13 +151,13 @@ class DeviceManager:
         return Allocated(env, tuple(cdi))
 
     def holdings(self, pod: str, container: str) -> list[HeldTickets]:
-        """The tickets of one container, in the order of their resources."""
+        """The tickets (device IDs) of one container, in the order of their resources."""
         with self._lock:
             mine = [held for held in self._held.values() if (held.pod, held.container) == (pod, container)]
         return sorted(mine, key=lambda held: held.resource)
 
     def health(self, pod: str, container: str) -> list[Json]:
-        """The allocatedResourcesStatus of one container: the last health of its tickets."""
+        """The allocatedResourcesStatus of one container: the last health of its tickets (device IDs)."""
         told: list[Json] = []
         for holding in self.holdings(pod, container):
             with self._lock:
@@ -199,7 +199,7 @@ class DeviceManager:
     def _choose(
         self, pod: str, view: ContainerView, resource: str, reusable: set[str], running: Collection[str]
     ) -> set[str]:
-        """The tickets to allocate now; empty if the container already holds its tickets. Raises AllocationError."""
+        """The tickets (device IDs) to allocate now; empty if the container has them. Raises AllocationError."""
         held = self._held.get((pod, view.name, resource))
         if held is not None and view.name in running:
             return set()

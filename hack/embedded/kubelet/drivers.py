@@ -45,7 +45,7 @@ class Driver:
         self._stub = rpc.DRAPluginStub(self._channel)
 
     def prepare(self, claim: pb.Claim) -> Mapping[str, list[str]]:
-        """Prepare one claim; returns the CDI devices of each of its requests. Raises PrepareError."""
+        """Prepare one ResourceClaim; returns the CDI devices of each of its requests. Raises PrepareError."""
         answer = self._call(self._stub.NodePrepareResources, pb.NodePrepareResourcesRequest(claims=[claim]))
         found = answer.claims.get(claim.uid)
         if found is None:

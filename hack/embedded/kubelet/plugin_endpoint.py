@@ -75,7 +75,7 @@ class PluginEndpoint:
         return Allocated(dict(mine.envs), tuple(device.name for device in mine.cdi_devices))
 
     def pre_start(self, ids: Collection[str], deadline: float) -> None:
-        """Call PreStartContainer for these tickets. Raises PluginError."""
+        """Call PreStartContainer for these tickets (device IDs). Raises PluginError."""
         try:
             self._call(self._stub.PreStartContainer, pb.PreStartContainerRequest(devices_ids=ids), deadline)
         except PluginError as error:

@@ -1,4 +1,6 @@
-"""Decides whether the kubelet takes a pod: first its tickets, then the node's CPU and memory, as in Kubernetes 1.36.
+"""Decides whether the kubelet takes a pod: by its device IDs (tickets), then by the node's CPU and memory.
+
+The order is that of Kubernetes 1.36.
 
 Because of this order, Allocate is also called for pods that are rejected after it, and is not undone.
 """
@@ -24,7 +26,7 @@ class Rejection:
 def admit(
     pod: Json, devices: DeviceManager, running: Collection[str], others: Iterable[Json]
 ) -> Rejection | None:
-    """Return the reason to reject the pod, or None if the kubelet takes it; its tickets are allocated first.
+    """Return the reason to reject the pod, or None if the kubelet takes it; its device IDs are allocated first.
 
     Its other requests must fit next to the pods in `others`. A request for an unknown resource is ignored.
     """

@@ -1,4 +1,4 @@
-"""The tickets of each container, and the checkpoint that keeps them over a restart of the kubelet."""
+"""The tickets (device IDs) of each container, and the checkpoint that keeps them over a restart of the kubelet."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from hack.embedded.kubelet.plugin_endpoint import Allocated
 
 @dataclass(frozen=True, slots=True)
 class HeldTickets:
-    """The tickets of one resource in one container of a pod (by UID), and the answer of Allocate for them."""
+    """The tickets (device IDs) of one resource in one container of a pod, and the answer of Allocate for them."""
 
     pod: str
     container: str
@@ -44,7 +44,7 @@ def load(path: Path) -> DevicesCheckpoint:
 
 
 def in_use(holdings: Iterable[HeldTickets]) -> dict[str, set[str]]:
-    """The held tickets by resource."""
+    """The tickets (device IDs) that containers hold, by resource."""
     used: dict[str, set[str]] = {}
     for holding in holdings:
         used.setdefault(holding.resource, set()).update(holding.ids)

@@ -1,4 +1,4 @@
-"""The PodResources service: the tickets of every container, at most 100 calls a second with a burst of 10."""
+"""The PodResources service: the device IDs (tickets) of every container; 100 calls a second, with a burst of 10."""
 
 import threading
 import time

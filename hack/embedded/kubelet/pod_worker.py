@@ -141,7 +141,7 @@ class PodWorker:
             self._end()
 
     def _prepare(self) -> None:
-        """Prepare the pod's claims; after a failure, wait until the next try is due."""
+        """Prepare the pod's ResourceClaims; after a failure, wait until the next try is due."""
         self._changed = False
         try:
             self._around.claims.prepare(self._pod)
@@ -157,7 +157,7 @@ class PodWorker:
                 )
 
     def _unprepare(self) -> None:
-        """Unprepare the pod's claims; a failed call is repeated, and the pod does not end before."""
+        """Unprepare the pod's ResourceClaims; a failed call is repeated, and the pod does not end before."""
         done = False
         while not done and not self._abandoned:
             try:

@@ -260,7 +260,7 @@ class KubeletSession:
         }
 
     def _active_pods(self) -> list[Json]:
-        """The pods that may hold tickets: not rejected, not ended, not gone from the API server."""
+        """The pods that may hold tickets (device IDs): not rejected, not ended, not gone from the API server."""
         pods, workers = self._pods.copy(), self._workers
         return [
             pod

@@ -133,7 +133,7 @@ class Runtime(ABC):
             return list(self._containers.values())
 
     def forget(self, pod_uid: str) -> None:
-        """Remove the records of a pod's ended containers."""
+        """Forget a pod's ended containers."""
         with self._lock:
             for key, container in list(self._containers.items()):
                 if key[0] == pod_uid and container.exit_code is not None:

@@ -24,7 +24,7 @@ class ClaimGate:
         self._held: dict[str, Json] = {}
 
     def holds(self, pod: Json) -> bool:
-        """True if the pod must wait for its claims; `release` is called when it need not."""
+        """True if the pod must wait for its ResourceClaims; `release` is called when it need not wait any more."""
         # The pod is held first, because another thread may see the last claim meanwhile.
         self._held[uid(pod)] = pod
         if self._ready(pod):
@@ -37,12 +37,12 @@ class ClaimGate:
         self._held.pop(pod, None)
 
     def sync(self, claims: Sequence[Any]) -> None:
-        """Read the list of all claims."""
+        """Take over the list of all ResourceClaims."""
         self._claims = {_key(claim): claim for claim in claims}
         self._look()
 
     def see(self, change: Change, claim: Any) -> None:
-        """Read a change of a claim."""
+        """Take over a change of a ResourceClaim."""
         if change is Change.DELETED:
             self._claims.pop(_key(claim), None)
         else:
@@ -58,7 +58,7 @@ class ClaimGate:
         return all(self._is_there(pod, name) for name in used(pod).values())
 
     def _is_there(self, pod: Json, name: str) -> bool:
-        """True if the claim exists, is not being deleted, and belongs to no other pod."""
+        """True if the pod's ResourceClaim exists, is not being deleted, and belongs to no other pod."""
         claim = self._claims.get((pod["metadata"]["namespace"], name))
         if claim is None or deleting(claim):
             return False

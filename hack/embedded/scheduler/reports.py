@@ -40,7 +40,7 @@ class SchedulerReports:
         )
 
     def forget(self, uid: str) -> None:
-        """Remove the record of a pod that is gone."""
+        """Forget a pod that is gone."""
         self._told.pop(uid, None)
 
     def _failed(self, pod: Pod, reason: str, message: str) -> None:

@@ -131,7 +131,7 @@ class SchedulerSession:
             self._queue.move()
 
     def _held(self, pod: Pod) -> bool:
-        """True if the pod waits for its claims, outside the queue."""
+        """True if the pod waits for its ResourceClaims, outside the queue."""
         held = self._with_claims and self._waiting.holds(pod)
         if held:
             self._queue.drop(pod["metadata"]["uid"])

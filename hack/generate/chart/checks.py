@@ -66,7 +66,7 @@ def _without_vendor() -> Iterator[str]:
 
 
 def _without_release() -> Iterator[str]:
-    """Lines that refuse claims on a release of Kubernetes that does not serve them."""
+    """Lines that refuse ResourceClaims on a release of Kubernetes that does not serve them."""
     yield '{{- if and .Values.dra.enabled (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) }}'
     yield (
         '{{- fail (printf "dra.enabled: ResourceClaims need Kubernetes 1.36, and this is %s: leave dra.enabled out"'
