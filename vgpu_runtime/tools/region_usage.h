@@ -1,4 +1,7 @@
-/* Reads the usage region inside the container, for vgpu-smi; the agent reads it with vgpu_runtime/region.py. */
+/*
+ * Reads the usage region (the file of counters) inside the container, for vgpu-smi. The agent reads it with
+ * vgpu_runtime/region.py.
+ */
 #ifndef VGPU_REGION_USAGE_H
 #define VGPU_REGION_USAGE_H
 
@@ -18,7 +21,8 @@ struct region_usage {
 };
 
 /*
- * Returns false if the region is missing or damaged, because the container's processes can write to it. Never blocks.
+ * Fills `usage` and returns true; returns false if the region is missing or damaged, because the container's processes
+ * can write to it. Never blocks.
  */
 bool region_usage_read(struct region_usage *usage);
 

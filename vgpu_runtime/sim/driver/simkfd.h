@@ -6,8 +6,8 @@
  * passes all other calls on by RTLD_NEXT. It is loaded after libvgpu.so, so that the library's calls reach it, as calls
  * reach a kernel.
  *
- * Functions that answer an ioctl return 0 or a negative errno, and so does each function that returns an int without a
- * comment. A function that returns a bool returns true for "yes" or success.
+ * A function that returns an int returns 0 or a negative errno, unless its comment names another result. A function
+ * that returns a bool returns true for "yes" or success.
  */
 #ifndef SIMKFD_H
 #define SIMKFD_H
@@ -101,7 +101,7 @@ struct sim_object {
 int64_t sim_object_create(int card, bool vram, bool mapped, uint64_t bytes); /* a new object with one reference */
 struct sim_object sim_object_get(uint32_t object);
 void sim_object_drop(uint32_t object);
-int sim_object_move(uint32_t object); /* moves the object to VRAM */
+int sim_object_move(uint32_t object); /* moves the object to VRAM; 0 or a negative errno */
 int sim_object_export(uint32_t object); /* returns a descriptor of the object's DMA-buf */
 int64_t sim_object_import(int dmabuf); /* returns the object, with one more reference */
 void sim_object_look(void); /* frees objects of which all descriptors are closed and no reference is left */
@@ -129,7 +129,7 @@ int sim_device_render_card(int fd); /* the card's index; -1 if `fd` is no render
 int sim_device_stat(int fd, struct stat *st); /* fstat(2), with the number of the device for which it stands */
 int sim_device_watcher(int card); /* this library's own descriptor of the card's file */
 int sim_stat(int fd, struct stat *st); /* the kernel's own fstat(2) */
-int sim_open_again(int fd); /* opens the same inode again, as another open file */
+int sim_open_again(int fd); /* opens the same inode again, as another open file; its descriptor, or -1 */
 int sim_raise(int fd); /* moves the file to a descriptor number that programs do not use; -1 on failure */
 int sim_lock(int fd, int command, short type, int64_t byte); /* fcntl(2) for a lock of one byte, again if interrupted */
 bool sim_mark(int fd, int64_t byte); /* locks the byte for as long as the open file exists */
