@@ -121,6 +121,6 @@ def _ran(job: JobState, now: float) -> bool:
 
 
 def _length(job: JobState) -> float:
-    """The seconds of a job's whole run at the width asked for; if its end is not known, twice its run until now."""
+    """The seconds of a job's whole run with the replicas asked for; if its end is unknown, twice its run until now."""
     ran, left = attained_work(job) / job.spec.asked, job.seconds_left(job.spec.asked)
     return ran + (ran if left is None else left)

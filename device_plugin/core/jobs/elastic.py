@@ -78,7 +78,7 @@ def _saving_width(job: JobState, rules: Rules) -> int:
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a running job's width may grow now: it can change, and has not changed for `cooldown_s`."""
+    """True if a running job may get more replicas now: their number can change, and has not for `cooldown_s`."""
     return job.adjustable and now >= job.resized + rules.cooldown_s
 
 
@@ -111,7 +111,7 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
 
 
 def _growth_order(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
-    """A sort key: the job comes first whose next width adds most speed per further card, then by `score`."""
+    """A sort key: the job comes first whose next larger width adds most speed per further card, then by `score`."""
     wider = job.spec.next_width(width)
     added = (wider**job.exponent - width**job.exponent) / (wider - width) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness

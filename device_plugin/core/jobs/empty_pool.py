@@ -61,7 +61,7 @@ class EmptyPool:
         self._counts: tuple[object, Ints] = None, np.zeros(0, dtype=np.int64)
 
     def has(self, nodes: Mapping[str, NodeState], index: NodeIndex | None) -> bool:
-        """True if this object was made for these nodes and this index; holdings on the nodes do not matter."""
+        """True if this object was made for these nodes and this index; what pods hold on the nodes does not matter."""
         return index is self._index and _inventories(nodes) == self._nodes
 
     def capacity(self, job: JobSpec, *, closed: bool = False) -> int:
@@ -96,7 +96,7 @@ class EmptyPool:
         return self._counts[1]
 
     def may_hold(self, jobs: Sequence[JobSpec], *, closed: bool = False) -> bool:
-        """False if the open cards, or with `closed` all cards, are too few for the least widths of all these jobs."""
+        """False if the open cards (with `closed`: all cards) are too few for the least replicas of all these jobs."""
         cards: dict[object, int] = {}
         memory = cores = 0.0
         for job in (one for each in jobs for one in each.alike):
@@ -181,7 +181,7 @@ class _Demand(NamedTuple):
 
     @classmethod
     def of(cls, request: PodRequest, table: NodeTable, allowed: Mask) -> "_Demand":
-        """The demand of a pod with this request, which may use the `allowed` cards of a table."""
+        """The demand of a pod with this request, which may use the `allowed` cards of the node table `table`."""
         used, memory, cores = np.zeros_like(allowed), 0.0, 0.0
         for asked, times in Counter(asked for _, asked in request.containers).items():
             size = CardFit(table, KindSizes(table.kinds, asked))

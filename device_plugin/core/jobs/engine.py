@@ -98,7 +98,10 @@ def _too_small(room: Room, job: JobSpec) -> str:
 
 
 def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """An error text for each job whose group or split has Jobs that contradict each other, or can never start."""
+    """An error text for each job whose group or split (sub-tasks) has Jobs that contradict each other.
+
+    Also for each Job of a group that an empty pool could not hold together.
+    """
     groups: dict[tuple[str, str], list[JobSpec]] = {}
     splits: dict[tuple[str, str], list[JobSpec]] = {}
     for job in jobs:
@@ -220,7 +223,7 @@ class _Admission:
         return why != ""
 
     def _begins_anew(self, unit: Unit) -> bool:
-        """True for a unit with a job that was stopped for another job and has lost its work (it is not resumable)."""
+        """True for a unit of jobs, one of which was stopped for another job and lost its work (it is not resumable)."""
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
@@ -272,7 +275,7 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
 
 
 def _due(unit: Unit, draft: Draft, rules: Rules) -> bool:
-    """True if one of the unit's jobs is due (has waited too long) and has no cards in this draft."""
+    """True if one of the unit's jobs is due (has waited too long) and gets no cards in this draft of a plan."""
     return any(due(job, draft.now, rules) and not draft.width(job) for job in unit)
 
 
@@ -287,7 +290,7 @@ def _again(draft: Draft, rules: Rules) -> float:
 
 
 def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The time from which a running job may grow, unless it has its largest width; used while no job waits."""
+    """The time from which a running job may grow, unless it has its most replicas; used while no job waits."""
     if 0 < draft.width(job) < job.spec.most:
         yield job.resized + rules.cooldown_s
 

@@ -18,9 +18,9 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
     """The times when the next job of each queue will have room for its least width; the room stays as it is.
 
     A running job ends at the time that its progress, or else its declared duration, gives; without either it counts as
-    running on. A job has no time if it fits already, if the next MOST_ENDS ends do not make room for it, or if more
-    than MOST_QUEUES queues have jobs that wait and its queue is not among the first. Jobs that are admitted earlier may
-    take the cards, so a start may be later.
+    running on. A job has no time if it fits already, or if the next MOST_ENDS ends do not make room for it. Only the
+    first MOST_QUEUES queues with waiting jobs are looked at. Jobs that are admitted earlier may take the cards, so a
+    start may be later.
     """
     found: dict[JobKey, float] = {}
     ends = known_ends(now, jobs, lambda job: job.width)

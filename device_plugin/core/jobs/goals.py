@@ -24,7 +24,7 @@ SILENT_S = 900.0
 
 
 def unsized(job: JobState) -> bool:
-    """True for a running job with a goal that still has the width that its author wrote, if this width may change."""
+    """True for a running job with a goal (time to be done in) that still has its author's width, if it may change."""
     goal, spec = job.spec.goal, job.spec
     return (
         goal is not None and not goal.bounded and job.as_written and not job.held and spec.least < spec.most
@@ -32,7 +32,7 @@ def unsized(job: JobState) -> bool:
 
 
 def spent(job: JobState) -> float:
-    """The past service of a running job, as the seconds that it would take at the job's present width."""
+    """The seconds that a running job's past work (service) would have taken at its present width."""
     return job.attained / (job.width * job.spec.cards)
 
 

@@ -57,7 +57,7 @@ def _missing(jobs: Sequence[JobSpec]) -> str:
 
 
 def _held(jobs: Iterable[JobState]) -> str:
-    """A text with the first Job of a group that is on hold; empty if none is."""
+    """A text with the first Job of a group that a user holds back (on hold); empty if there is none."""
     held = min((job.spec for job in jobs if job.phase is JobPhase.HELD), key=_name, default=None)
     return f"Job {_name(held)} of group {held.group}, which is held" if held is not None else ""
 

@@ -24,7 +24,7 @@ STUCK_TIMES, STUCK_S = 10, 600.0
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """The units of work that a job has done at one width, and the seconds that they took."""
+    """The work that a job has done with one number of replicas (width), in its own units, and its seconds."""
 
     width: int
     units: float
@@ -148,7 +148,7 @@ class Histories:
 
 
 def _added(measured: tuple[MeasuredRate, ...], more: MeasuredRate) -> tuple[MeasuredRate, ...]:
-    """The measured rates, with the measurement `more` added to the rate of its width, which becomes the newest."""
+    """The rates of work by width, with the measurement `more` added to the rate of its width, now the newest."""
     before = next((each for each in measured if each.width == more.width), MeasuredRate(more.width, 0.0, 0.0))
     units, seconds = before.units + more.units, before.seconds + more.seconds
     part = min(1.0, REMEMBERED_S / seconds)

@@ -97,7 +97,7 @@ class JobSpec:
 
     @property
     def least_cards(self) -> float:
-        """The number of cards of the job at its least width."""
+        """The number of cards of the job with its least number of replicas."""
         return self.least * self.cards
 
     @property
@@ -125,40 +125,40 @@ class JobSpec:
 
     @property
     def elastic(self) -> bool:
-        """True if the job may run with another width than the width asked for."""
+        """True if the job may run with another number of replicas (width) than it asks for."""
         return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
 
     def allows(self, width: int) -> bool:
-        """True if the job's list of widths has this width, or the job has no list."""
+        """True if the job's list of widths (numbers of replicas) has this width, or the job has no list."""
         return not self.widths or width in self.widths
 
     def next_width(self, width: int) -> int:
-        """The least allowed width above `width`; a number above `most` if there is none."""
+        """The least allowed width (number of replicas) above `width`; a number above `most` if there is none."""
         if not self.widths:
             return width + 1
         return next((each for each in self.widths if each > width), max(width, self.most) + 1)
 
     def width_at_most(self, count: int) -> int:
-        """The largest allowed width up to `count`; 0 if there is none."""
+        """The largest allowed width (number of replicas) up to `count`; 0 if there is none."""
         if not self.widths:
             return count
         return max((each for each in self.widths if each <= count), default=0)
 
     def nearest_width(self, width: int) -> int:
-        """The least allowed width that is not below `width`; if all allowed widths are below, the largest."""
+        """The least allowed width (number of replicas) not below `width`; if all are below, the largest."""
         if not self.widths:
             return width
         return next((each for each in self.widths if each >= width), self.widths[-1])
 
     def widths_between(self, least: int, most: int) -> Sequence[int]:
-        """The allowed widths from `least` to `most`, ascending."""
+        """The allowed widths (numbers of replicas) from `least` to `most`, ascending."""
         if not self.widths:
             return range(least, most + 1)
         return tuple(each for each in self.widths if least <= each <= most)
 
     @property
     def first_parts(self) -> int:
-        """The number of sub-tasks that must have room before the split begins."""
+        """The number of sub-tasks that must have room before the split, the job of sub-tasks, begins."""
         return min(self.parts, floor(self.parts / self.split_ratio) + 1)
 
 
@@ -249,11 +249,11 @@ class JobState:
 
     @property
     def adjustable(self) -> bool:
-        """True if the engine may change the job's width now."""
+        """True if the engine may change the job's width (number of replicas) now."""
         return self.running and self.spec.elastic and not self.held
 
     def seconds_left(self, width: int) -> float | None:
-        """The seconds until the job's end with this width; None if its remaining work is not known."""
+        """The seconds until the job's end with this number of replicas; None if its remaining work is not known."""
         if self.remaining is None:
             return None
         speed: float = width**self.exponent
@@ -271,7 +271,7 @@ class JobState:
 
     @property
     def extendable(self) -> bool:
-        """True for a split that runs fewer sub-tasks than it may, so that the next sub-task waits for a card."""
+        """True for a split (a job of sub-tasks) that runs fewer than it may, so that the next one waits for a card."""
         return self.running and self.spec.parts > 0 and not self.held and self.width < self.spec.most
 
 

@@ -11,7 +11,7 @@ from device_plugin.core.jobs.room import Room
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """A step: the job starts with `width` replicas, after the jobs that give way to it have released their cards."""
+    """A step of a plan: the job starts with `width` replicas, once the jobs that give way have released their cards."""
 
     job: JobKey
     width: int
@@ -40,7 +40,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """A step: a running job stops, and waits to go on; `beneficiary` is the job that gets the cards."""
+    """A step of a plan: a running job stops, and waits to go on; `beneficiary` is the job that gets its cards."""
 
     job: JobKey
     beneficiary: JobKey
@@ -62,7 +62,7 @@ Step = Admit | Scale | Window | Suspend | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The cards that are kept for a due job: their `nodes`, and the job's expected `start`; inf if it is not known."""
+    """The cards kept for a due (long waiting) job: their `nodes`, and the job's expected `start`, inf if unknown."""
 
     nodes: tuple[str, ...]
     start: float = inf
@@ -201,12 +201,12 @@ class Draft:
 
 @dataclass(slots=True)
 class Attempt:
-    """Records whether the changes of a trial are kept."""
+    """Records whether the changes of a trial, a block of the draft, are kept."""
 
     kept: bool = False
 
     def keep(self) -> None:
-        """Keep the changes when the trial ends."""
+        """Keep the changes of the draft when the trial ends."""
         self.kept = True
 
 

@@ -34,7 +34,7 @@ class Pool:
     label: str = ""
 
     def __str__(self) -> str:
-        """The pool's name: `hygon.com/dcu`, or `hygon.com/dcu/a` if a label divides the nodes."""
+        """The name of this part of the cards: `hygon.com/dcu`, or `hygon.com/dcu/a` if a label divides the nodes."""
         return f"{self.family}/{self.label}" if self.label else self.family
 
 
@@ -57,7 +57,7 @@ class Pools:
 
 
 def pool_label(index: NodeIndex) -> str:
-    """The node label that names pools: the restricted label if any node has it, else `vgpu.io/pool`."""
+    """The node label that names pools (parts of the cards): the restricted label if used, else `vgpu.io/pool`."""
     return RESTRICTED_POOL if any(index.values_of(RESTRICTED_POOL).values()) else POOL
 
 

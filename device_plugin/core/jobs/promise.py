@@ -1,4 +1,4 @@
-"""The slices of a promise that are still kept: leaving pods of one job free them for another job."""
+"""Finds which promised slices are still kept: pods that leave one job free them for another job."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -33,7 +33,7 @@ def due(job: JobState, now: float, rules: Rules) -> bool:
 
 
 def waits(draft: Draft, job: JobState) -> bool:
-    """True if the job still waits for cards in this draft: to start, or for one more sub-task."""
+    """True if the job still waits for cards in this draft of a plan: to start, or for one more sub-task."""
     if draft.width(job) and job.spec.parts:
         return (job.queued or job.extendable) and draft.width(job) < job.spec.most
     return job.queued and not draft.width(job)
@@ -50,9 +50,9 @@ def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due: it then goes before others of its priority.
 
     They are the limit of the rules, but may be fewer for a rigid job that has no sub-tasks and needs more cards than
-    every other waiting job. Such a job is due after the time that it ran before, but at least `age_s`, if it needs more
-    than one card, because several cards seldom become free together, or if it ran for less than a quantum, and so lost
-    its turn.
+    every other waiting job. Such a job is due after the time that it ran before, but at least `age_s`, in two cases. It
+    needs more than one card: several cards seldom become free together. Or it ran for less than a quantum
+    (`quantum_s`), and so lost its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:
@@ -91,7 +91,7 @@ def yielded_to_at(job: JobState, rules: Rules) -> float:
 
 
 def need(unit: Unit) -> float:
-    """The number of cards that the jobs need for their least widths."""
+    """The number of cards that the jobs need together with their least numbers of replicas."""
     return sum(job.spec.least_cards for job in unit)
 
 
@@ -191,7 +191,7 @@ def _by_service(
 
 
 def _lines(units: Iterable[Unit]) -> Mapping[str, Sequence[Unit]]:
-    """The units of jobs grouped by their queue; within a queue they keep their order."""
+    """The units (jobs that start together) by their queue; within a queue they keep their order."""
     lines: dict[str, list[Unit]] = {}
     for unit in units:
         lines.setdefault(unit[0].spec.queue, []).append(unit)
@@ -232,7 +232,7 @@ class _Service:
 
     @classmethod
     def of(cls, jobs: Iterable[JobState], cards: Mapping[User, float], rules: Rules) -> "_Service":
-        """The past service of the users of these jobs."""
+        """The past service (card-seconds) of the users of these jobs."""
         return cls(_by_user(jobs, lambda job: job.attained), cards, rules)
 
     def level(self, user: User) -> int:
@@ -258,7 +258,7 @@ def _by_user(jobs: Iterable[JobState], amount: Callable[[JobState], float]) -> d
 
 
 def priority(unit: Unit) -> int:
-    """The priority of a unit of jobs: the lowest priority of its jobs."""
+    """The priority of a unit, jobs that start together: the lowest priority of its jobs."""
     return min(job.spec.priority for job in unit)
 
 

@@ -171,7 +171,7 @@ def _check_keys(job: Job) -> None:
 
 
 def _width_owner(job: Job) -> str:
-    """The name of the controller that decides the width in place of the engine; empty if none does."""
+    """The name of the controller that decides the number of pods in place of the engine; empty if none does."""
     if job.owner not in CREATORS:
         return job.owner
     elastic = job.annotations.get(annotations.KUEUE_ELASTIC) == "true"
@@ -222,7 +222,7 @@ def _width(job: Job, goal: Goal | None, owner: str) -> _Width:
 
 
 def _listed(job: Job) -> tuple[int, ...]:
-    """The widths in the annotation `vgpu.io/widths`, ascending; empty without the annotation."""
+    """The allowed numbers of pods in the annotation `vgpu.io/widths`, ascending; empty without the annotation."""
     text = job.annotations.get(annotations.WIDTHS)
     if text is None:
         return ()
@@ -234,7 +234,7 @@ def _listed(job: Job) -> tuple[int, ...]:
 
 
 def has_run(job: Job) -> bool:
-    """True for a Job that was started before, so that its author may have listed other widths since."""
+    """True for a Job that was started before: its author may have listed other numbers of pods since."""
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
 
 
@@ -279,7 +279,7 @@ def _check_count(name: str, written: int | None) -> None:
 
 
 def _check_elastic(job: Job) -> None:
-    """Raise RequestError if the Job is written in a way in which its width cannot change while it runs."""
+    """Raise RequestError if the Job's number of pods cannot change while it runs, as the Job is written."""
     _check_resizable(job, "a width that changes")
     if job.completions != job.parallelism:
         raise RequestError(
@@ -352,7 +352,7 @@ def _order(job: Job) -> Split | None:
 
 
 def _split_of(job: Job) -> str:
-    """The name of the split of which the Job is a sub-task; empty if the Job is no sub-task."""
+    """The name of the split (a task in parts) of which the Job is a sub-task; empty if the Job is no sub-task."""
     name = job.labels.get(annotations.SPLIT_OF, "")
     if annotations.SPLIT_OF in job.labels and not name:
         raise RequestError(
@@ -362,7 +362,7 @@ def _split_of(job: Job) -> str:
 
 
 def _part(job: Job, split_of: str) -> int | None:
-    """The number of the Job among the sub-tasks of its split; None if the Job is no sub-task."""
+    """The number of the Job among the sub-tasks of its split (a task in parts); None if it is no sub-task."""
     text = job.labels.get(annotations.PART)
     if (text is None) != (split_of == ""):
         raise RequestError(
@@ -392,7 +392,7 @@ def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
 
 
 def _barrier(job: Job, split_of: str) -> bool:
-    """True if all running sub-tasks of the Job's split must end before further sub-tasks start."""
+    """True if all running sub-tasks of the Job's split (a task in parts) must end before others start."""
     barrier = _flag(job, annotations.BARRIER)
     if barrier is not None and not split_of:
         # Kubernetes starts the next index of a Job as soon as one ends.

@@ -40,7 +40,7 @@ Behind = Callable[[], Iterable[Unit]]
 
 
 class Rearrangement:
-    """Makes room for waiting units of jobs in one round, from running jobs that may give cards."""
+    """Makes room in one round for waiting units (jobs that start together), from running jobs that may give cards."""
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -77,8 +77,8 @@ class Rearrangement:
         """Make room, and admit a unit (jobs that start together) with least widths; false, without a change, if not.
 
         Units of `behind` are admitted too if they are needed to use the freed cards. No room is made for a job without
-        `preempts`, for a split (a job of sub-tasks) that was resized less than `cooldown_s` ago, or for a user whose
-        tries of this round are used up.
+        `preempts`, or for a user whose tries of this round are used up. The same holds for a split (a job of sub-tasks)
+        that was resized less than `cooldown_s` ago.
         """
         first = unit[0]
         if first.extendable and lately_changed(first, self._draft.now, self._rules):
@@ -181,7 +181,10 @@ class Rearrangement:
     def _make(
         self, unit: Unit, givers: Sequence[JointOffer], before: Sequence[JointOffer], lacking: float, behind: Behind
     ) -> bool:  # fmt: skip
-        """Admit the unit of jobs if one of `givers` alone makes room, or several of `before` and `givers` together."""
+        """Admit the unit of jobs if one of `givers` alone makes room, or several of `before` and `givers` do.
+
+        A giver is a running job, or a group, that may release cards.
+        """
         too_few = _too_few(unit, lacking)
         alone = [self._kept(giver, lacking) for giver in givers if self._gives(giver) > too_few]
         # The offer that gives the fewest cards comes first; equal offers keep their order.
@@ -209,7 +212,10 @@ class Rearrangement:
         return ((job, max(floor, job.spec.width_at_most(self._draft.width(job) - given))),)
 
     def _together(self, unit: Unit, givers: Sequence[JointOffer], lacking: float) -> Sequence[JointOffer]:
-        """The first givers that make room together, each with the width that it keeps; empty if all are not enough."""
+        """The first givers (jobs that shrink or stop) that make room together; empty if all are not enough.
+
+        Each giver is returned with the width that it keeps.
+        """
         draft, chosen = self._draft, dict[JobKey, JointOffer]()
         most = {job.spec.key: self._gives(((job, width),)) for giver in givers for job, width in giver}
         if sum(most.values()) <= _too_few(unit, lacking):
@@ -278,7 +284,7 @@ class Rearrangement:
         return admitted if used >= given - used - EXACT else None
 
     def _one_more(self, split: Unit) -> bool:
-        """Admit one more sub-task of a split on free cards; false if the split may not run more, or has no room."""
+        """Admit one more sub-task of a split (job of sub-tasks) on free cards; false if it may not, or has no room."""
         return self._draft.width(split[0]) < split[0].spec.most and fits(self._draft, split)
 
     def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
@@ -308,7 +314,7 @@ class Budget:
 
 
 def _asked(unit: Unit) -> object:
-    """A key of a unit of jobs: for units with equal keys, the same running jobs are the first to give cards."""
+    """A key of a unit (jobs that start together): for equal keys, the same running jobs are first to give cards."""
     return tuple((job.spec.asks, job.spec.least, job.spec.priority, job.spec.queue) for job in unit)
 
 
@@ -325,7 +331,7 @@ def _too_few(unit: Unit, lacking: float) -> float:
 
 
 def _largest(unit: Unit) -> JobSpec:
-    """The job with the largest replicas, in cards, among the unit's jobs."""
+    """The job of the unit whose single replica needs the most cards."""
     return max((job.spec for job in unit), key=lambda spec: spec.cards)
 
 
@@ -342,7 +348,7 @@ def fits(draft: Draft, unit: Unit) -> bool:
 
 
 def fits_least(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs on free cards with their least widths; false, without a change, if they do not all fit."""
+    """Admit the jobs on free cards with their least replicas; false, without a change, if they do not all fit."""
     if len(unit) == 1:
         return widened(draft, unit)
     with draft.trial() as trial:

@@ -51,7 +51,7 @@ class Refusals:
         return found
 
     def _catch_up(self) -> None:
-        """Give a new number to each node whose record has changed since the previous call."""
+        """Give a new change number to each node whose state in the ledger has changed since the previous call."""
         if self._version == self._ledger.version:
             return
         before = self._number

@@ -162,7 +162,10 @@ class Reservations:
         return trial.kept
 
     def start(self, may_start: Callable[[Unit], bool]) -> Sequence[Unit]:
-        """Admit units of jobs with reserved cards that fit now because more cards were freed; returns these units."""
+        """Admit units (jobs that start together) with reserved cards that fit now, after more cards were freed.
+
+        Returns these units.
+        """
         started = list[Unit]()
         for name, (_, unit) in list(self._made.items()):
             if not may_start(unit):
@@ -205,7 +208,7 @@ class Reservations:
             self._draft.budget += need(self._made[name][1])
 
     def _found(self, unit: Unit, stoppable: Collection[JobKey]) -> _Found | None:
-        """The earliest start of the unit of jobs, and its places; None if it never fits, even after other jobs end."""
+        """The earliest start of the unit of jobs, and its nodes and cards; None if it never fits, whatever ends."""
         ending = self._ending(unit)
         ends = [partial(self._draft.room.give, job.spec, self._draft.width(job)) for _, job in ending]
         if found := self._first_room(unit, ends):
@@ -242,7 +245,10 @@ class Reservations:
         return high, places
 
     def _tried(self, unit: Unit, steps: Iterable[Callable[[], None]] = ()) -> Sequence[Place] | None:
-        """The places of the unit's jobs after these steps; None if they do not fit. The room is not changed."""
+        """The nodes and cards of the unit's jobs after these steps (ends of jobs); None if they do not fit.
+
+        The room is not changed.
+        """
         with self._draft.room.trial():
             _take(steps)
             self._draft.room.renew()
@@ -256,7 +262,7 @@ class Reservations:
         return sorted(ends, key=lambda each: (each[0], each[1].spec.key))[:MOST_ENDS]
 
     def _placed(self, unit: Unit) -> Sequence[Place] | None:
-        """The places of the unit's replicas on the cards that are free in this trial; None if they do not fit."""
+        """The nodes and cards for the unit's replicas among the cards free in this trial; None if they do not fit."""
         room, found = self._draft.room, list[Place]()
         for job in unit:
             if not room.take(job.spec, job.spec.least):
@@ -338,7 +344,7 @@ def _job_by_job(jobs: Collection[JobState], draft: Draft) -> Sequence[Callable[[
 
 
 def _stays(job: JobState) -> int:
-    """The number of replicas that a running job keeps until its own end; for a job of sub-tasks, its least width."""
+    """The number of replicas that a running job keeps until its end; of a job of sub-tasks, its least number."""
     return job.spec.least if job.spec.parts else 0
 
 

@@ -38,7 +38,10 @@ class RoomTrial(Protocol):
 
 
 class Room(Protocol):
-    """The cards of a pool, and the replicas that hold them in one round's plan. Changes stay inside the room."""
+    """The cards of a pool (part of the cluster), and the replicas that have them in one round's plan.
+
+    Changes stay inside the room.
+    """
 
     def take(self, job: JobSpec, count: int) -> bool:
         """Place `count` more replicas of the job; false, without a change, if they do not all fit together."""
@@ -169,7 +172,7 @@ class LedgerRoom:
         return self._empty().closed_cards(jobs)
 
     def _empty(self) -> EmptyPool:
-        """The pool as if no replica held anything; the same object until its nodes change."""
+        """The pool's cards as if no replica had any; the same object until its nodes change."""
         if self._emptied is None:
             self._emptied = self._search.empty_pool(self._index)
         return self._emptied

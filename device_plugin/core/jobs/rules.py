@@ -84,11 +84,11 @@ class Rules:
 
     @property
     def due_quantum_s(self) -> float:
-        """The least seconds that a job runs before it may be stopped for a due job of its priority."""
+        """The least seconds that a job runs before it may be stopped for a due (long waiting) job of its priority."""
         return self.quantum_s / 2
 
     def stop_limit(self, job: JobSpec) -> float:
-        """The seconds after which a stopped job is due, at the latest."""
+        """The seconds after which a stopped job is due (goes before others of its priority), at the latest."""
         return self.elastic_stop_s if job.elastic else self.stop_s
 
     def min_runtime(self, job: JobSpec) -> float:

@@ -172,7 +172,7 @@ class Search:
         return known[1]
 
     def empty_pool(self, index: NodeIndex | None) -> EmptyPool:
-        """The empty pool of the ledger's nodes; the same object until the nodes change."""
+        """The pool of the ledger's nodes as if nothing ran there; the same object until the nodes change."""
         records = self._ledger.snapshot().records()
         if self._emptied is None or not self._emptied.has(records, index):
             self._emptied = EmptyPool(records, index)

@@ -36,7 +36,7 @@ _ENOUGH = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """The width found for a job, and its expected seconds."""
+    """The width (number of replicas) found for a job, and the seconds that the job is expected to take."""
 
     width: int
     seconds: float
@@ -145,7 +145,7 @@ class _Found:
         self.changes = list[float]()
 
     def size_waiting(self, job: JobState, goal: Goal) -> None:
-        """Find the width of a job that has never run; record the width, or alternatives, or a refusal."""
+        """Find the number of replicas of a job that has never run; record it, or alternatives, or a refusal."""
         spec, rates = job.spec, self._rates_of(job.spec.key[0])
         curve = self._curve(rates, spec, goal)
         if curve is None:
@@ -222,7 +222,7 @@ def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
 
 
 def _fixed(job: JobSpec) -> JobSpec:
-    """The job with its present width as its only width."""
+    """The job with its present number of replicas as the only allowed one."""
     return replace(job, least=job.asked, most=job.asked)
 
 
@@ -243,7 +243,7 @@ def _goal(job: JobSpec) -> Goal:
 
 
 def _largest(widths: Sequence[int], fits: Fits) -> int:
-    """The largest of the ascending widths that fits; 0 if none does."""
+    """The largest of the ascending widths (numbers of replicas) that fits; 0 if none does."""
     found, first, last = 0, 0, len(widths) - 1
     while first <= last:
         middle = (first + last + 1) // 2

@@ -46,20 +46,20 @@ class SplitTurns:
         )
 
     def not_started(self, unit: Unit) -> None:
-        """Record that a unit of jobs has no room: in an ordered split, later sub-tasks do not start before this one."""
+        """Note that a unit of jobs has no room: in an ordered split, later sub-tasks do not start before this one."""
         if unit[0].spec.split is Split.ORDERED:
             self._kept_back.add(_split(unit[0]))
 
 
 def first_parts(job: JobState, now: float, rules: Rules) -> int:
-    """The number of sub-tasks that must have room before a split starts; 1 if it has begun before or is due."""
+    """The number of sub-tasks that must have room before a split starts; 1 if it began before or waited too long."""
     if job.phase is not JobPhase.WAITING or due(job, now, rules):
         return 1
     return job.spec.first_parts
 
 
 def split_problem(jobs: Sequence[JobSpec]) -> str:
-    """An error text that says what to write on Jobs of one split that contradict each other; empty if none do."""
+    """An error text for Jobs of one split (sub-tasks) that contradict each other: what to write; else empty."""
     for first, second in pairwise(sorted(jobs, key=_place)):
         names = f"Jobs {first.key[1]} and {second.key[1]} of split {first.split_of}"
         if first.part == second.part:
@@ -75,7 +75,7 @@ def split_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def _split(job: JobState) -> SplitKey | None:
-    """The split of a Job that alone is a sub-task; None for other Jobs, also for Jobs of a group."""
+    """The split (a task in parts) of a Job that alone is a sub-task; None for other Jobs, also those of a group."""
     spec = job.spec
     return (spec.key[0], spec.split_of) if spec.split_of and not spec.joint else None
 
