@@ -31,7 +31,7 @@ Bound = Callable[[Ints], Floats]
 
 
 class CompiledScores(Protocol):
-    """Computes the scores of nodes for one shape by compiled code, until rows are assigned to other nodes."""
+    """Computes nodes' scores for one shape (kind of request) by compiled code, until table rows change their nodes."""
 
     def refresh(self, seen: int) -> None:
         """Compute the upper bound of the score of each node that changed after the change number (stamp) `seen`."""
@@ -143,13 +143,13 @@ class NodeScores(RowCache):
         return None
 
     def at(self, position: int) -> float:
-        """The exact score of the node at `position`."""
+        """The exact score of the node in the table's row `position`."""
         if not self._exact[position]:
             self._make_exact(position, self.value, 1)
         return float(self.value[position])
 
     def cells(self, position: int) -> list[int]:
-        """The indexes, in the row at `position`, of the cards that a request of the shape takes on this node."""
+        """The indexes of the cards that a request of the shape takes on the node in row `position`, within that row."""
         if self.shape.is_slice and self._count == 1:
             return [int(self._card[position])]
         view = NodeView(self._table, np.array([position]))
@@ -259,7 +259,7 @@ def _times(count: int, bound: Bound, positions: Ints) -> Floats:
 
 
 class ScoreCache:
-    """Keeps scores by policy name and shape; beyond MOST shapes or MOST_BYTES the least recently used are dropped."""
+    """Keeps scores by policy and shape (kind of request); beyond MOST or MOST_BYTES the least recently used go."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -275,11 +275,14 @@ class ScoreCache:
 
     @property
     def most(self) -> int:
-        """The largest number of shapes with scores, for the present number of nodes."""
+        """The largest number of shapes (kinds of requests) with kept scores, for the present number of nodes."""
         return max(1, min(MOST, MOST_BYTES // (NODE_BYTES * max(1, len(self._table.nodes)))))
 
     def get(self, name: str, shape: Shape) -> NodeScores | None:
-        """The cached scores of `shape`, perhaps out of date; None if there are none. It needs no lock."""
+        """The kept scores of `shape` (kind of request), perhaps out of date; None if there are none.
+
+        It needs no lock.
+        """
         return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:

@@ -41,11 +41,11 @@ class CardKind(NamedTuple):
 
     @classmethod
     def of(cls, card: Card) -> "CardKind":
-        """The kind of this card."""
+        """The kind of this card: its properties other than uuid, health and free part."""
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
 
     def numbers(self, number: int) -> tuple[int, ...]:
-        """The values of the columns from "mib" on, for cards of this kind; `number` is that of the column "kind"."""
+        """The values of a card of this kind in the columns from "mib" on; `number` is the value in column "kind"."""
         return self.mem_mib, self.units, self.groups, self.slices, number
 
 
@@ -140,7 +140,7 @@ class CardStates:
         return Columns(self._layers)
 
     def frozen(self) -> tuple[Columns, Ints, Ints]:
-        """Copies of the states' columns, of the code of each cell, and of the number of cells in each state."""
+        """Copies of the columns of the states (sets of equal cards), of each cell's state, and of the states' sizes."""
         if self._frozen is None:
             count = np.array(self._count, dtype=np.int64)
             self._frozen = Columns(self._layers.copy()), self.code.copy(), count

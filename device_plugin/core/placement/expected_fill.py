@@ -147,7 +147,7 @@ class ExpectedFill(Policy):
 
 
 def _kernel_sizes(shape: Shape, sizes: KindSizes, price: Floats) -> kernel.SliceSizes:
-    """A slice of `shape` as the kernel reads it, with its `price` on each kind."""
+    """A slice for a request of `shape`, as the compiled kernel reads it, with its `price` on each kind of card."""
     return kernel.SliceSizes(shape.host.cpu_milli, shape.host.memory_mib, sizes.mib, sizes.cores, price)
 
 

@@ -54,7 +54,7 @@ class Grid:
         return self.mem + 1, self.cores + 1
 
     def levels(self, mib: Ints, cores: Ints, card_mib: Ints, card_cores: Ints) -> Ints:
-        """The level of a card with `mib` and `cores` free, rounded down, as an index into a flattened table."""
+        """The level of a card (its free part) with `mib` and `cores` free, rounded down: an index into a flat table."""
         first = mib * self.mem // card_mib
         if not self.cores:
             level: Ints = np.minimum(first, -(-cores * self.mem // card_cores))
@@ -71,7 +71,7 @@ class Grid:
 
 
 def _apart(demand: Demand) -> bool:
-    """True if some shape requests clearly different shares of a card's memory and of its core groups."""
+    """True if a kind of request (shape) needs clearly different shares of a card's memory and core groups."""
     for number, kind in enumerate(demand.kinds):
         shapes = demand.allowed[number] & demand.slice & (demand.cores[number] > 0)
         shares = demand.mib[number, shapes] / kind.mem_mib - demand.cores[number, shapes] / kind.groups
@@ -131,7 +131,7 @@ class Fill:
         self.multi_card = MultiCardWorth(demand, FREE_CARD)
 
     def _duals(self, sizes: Ints, slices: Mask, mass: Floats) -> Floats:
-        """The cost of a slice of each shape on cards of one kind, in cards; 1 for shapes that take whole cards."""
+        """The cost of a slice of each shape (kind of request) on cards of one kind, in cards; 1 for whole cards."""
         card = self.grid.mem, self.grid.cores
         parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
         costs: Floats = np.ones(len(sizes))
@@ -217,7 +217,7 @@ class MultiCardWorth:
     """Computes the worth of nodes for pods that need several cards of one node, in thousandths of a card.
 
     The worth of a single card does not depend on its node. But a node on which a pod of eight cards fits has additional
-    worth, and loses all of it if the node gives away one of these cards, or the CPU or memory that such a pod needs.
+    worth. It loses all of this worth if it gives away one of these cards, or the CPU or memory that such a pod needs.
     `matters` is true if enough pods want several cards.
     """
 

@@ -165,7 +165,7 @@ def _runs(free: int) -> list[tuple[int, int]]:
 
 
 def looks_at_all(table: NodeTable) -> int:
-    """The cost of comparing a request with all cards of the table, in looks."""
+    """The cost of comparing a request with all cards of the table, in looks (comparisons with one card)."""
     return 1 + table.card_count // CARDS_IN_A_LOOK
 
 
@@ -180,16 +180,16 @@ class SearchBudget:
 
     @property
     def left(self) -> int:
-        """The looks that may still be taken."""
+        """The looks (comparisons with a card) that may still be taken."""
         return max(0, self._total)
 
     def next_node(self) -> bool:
-        """Give the next node its own bound of looks; returns false if no looks are left."""
+        """Give the next node its own bound of looks (comparisons with a card); returns false if none are left."""
         self._here = min(LOOKS_PER_NODE, self._total)
         return self._here > 0
 
     def spend(self, count: int) -> bool:
-        """Count `count` more looks; false once the node, or the whole decision, has used more than its looks."""
+        """Count `count` looks (comparisons with a card); false once the node or the decision has used up its looks."""
         self._total -= count
         self._here -= count
         self.spent += count
@@ -300,8 +300,8 @@ class KindSizes:
     """The size of one request on each kind of card: `mib`, `cores`, and the larger `share` of both.
 
     The arrays have the shape (kinds + 1,); the last position stands for NO_KIND. `family` marks the kinds of the
-    requested family, `small` the kinds that are too small, `unlike` the kinds with another number of slices than
-    requested, and `unfit` kinds with one of these faults. `all_fit` is true if a free card of any kind fits.
+    requested family, and `small` the kinds that are too small. `unlike` marks the kinds with another number of slices
+    than requested, and `unfit` the kinds with one of these faults. `all_fit` is true if a free card of any kind fits.
     """
 
     def __init__(self, kinds: Collection[CardKind], request: Request) -> None:

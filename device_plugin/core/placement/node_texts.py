@@ -28,7 +28,7 @@ class NodeTexts(Mapping[str, str]):
 
     @classmethod
     def same(cls, offer: Offer, text: str) -> "NodeTexts":
-        """Returns the texts of a refusal that gives all nodes of the offer one text."""
+        """Returns the texts of a refusal that gives all nodes of the offer (offered nodes) one text."""
         return cls(offer, (text,), bytes(len(offer.position) + 1))
 
     def noted(self, notes: Mapping[str, str]) -> "NodeTexts":
@@ -37,7 +37,7 @@ class NodeTexts(Mapping[str, str]):
 
     @property
     def key(self) -> Hashable:
-        """A value that is equal for two NodeTexts with equal texts for one offer."""
+        """A value that is equal for two NodeTexts with equal texts for the same offered nodes."""
         return self._offer, self._texts, self._ranks, tuple(self._notes.items())
 
     @property

@@ -62,7 +62,7 @@ class Placer:
         self._asked = self.table.seen
 
     def twin(self, ledger: Ledger, loads: Loads) -> "Placer":
-        """A placer with the same policies and settings for another ledger; it has no workload tables yet."""
+        """A placer with the same policies and settings for another ledger, without tables for expected requests yet."""
         return Placer(ledger, self._offered, loads, self._model.given.scoring)
 
     @property
@@ -368,7 +368,7 @@ class Placer:
         return found
 
     def _granted(self, pod: str, position: int, slices: Mapping[str, tuple[Slice, ...]]) -> Grant:
-        """The grant of these slices, which records the present sizes of their cards."""
+        """The grant of these slices, with the present sizes of their cards."""
         named = {s.card for given in slices.values() for s in given}
         sizes = {
             state.card.uuid: state.card.size

@@ -210,7 +210,7 @@ class Model:
 
     @property
     def learnt(self) -> bool:
-        """True if there is a target workload whose tables are for the present kinds of cards."""
+        """True if there are tables for expected requests (target workload), and for the present kinds of cards."""
         return bool(self.given.tables.shapes) and self.given.tables.kinds == tuple(self.given.table.kinds)
 
     def prepare(self, most: int) -> bool:

@@ -333,14 +333,14 @@ class Causes:
         return text, text
 
     def _models(self, kinds: Collection[int]) -> str:
-        """A text with the models that the pod asks for, and the models of the cards of `kinds`."""
+        """A text with the card models that the pod asks for, and the models of the cards of these `kinds`."""
         wanted = self._request.models
         words = [*sorted(wanted.include), *(f"!{word}" for word in sorted(wanted.exclude))]
         there = sorted({kind.model for kind, number in self._kinds.items() if number in kinds})
         return f"asked: {_few(words)}; there are: {_few(there)}"
 
     def _most_together(self, cells: Mask) -> str:
-        """A text with the offered node that has the most marked `cells`; `cells` has a row for each offered node."""
+        """A text with the offered node that has the most marked cards; `cells` has a row for each offered node."""
         count = cells.sum(axis=1)
         best = int(count.argmax())
         position = np.flatnonzero(self._offer.mask)[best]
@@ -349,7 +349,7 @@ class Causes:
 
     @property
     def _cells_alike(self) -> bool:
-        """True if all cards of one state refuse for the same reason, because uuids and nodes do not matter."""
+        """True if all cards of one state (equal columns) refuse for the same reason: uuids and nodes do not matter."""
         single = self._named, self._host, self._preparing
         return all(each is None for each in single) and not self._request.rank.avoid
 

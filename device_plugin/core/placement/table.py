@@ -109,7 +109,7 @@ class NodeTable(Columns):
         return None if position is None else self._rows[position]
 
     def cards(self, position: int) -> tuple[CardState, ...]:
-        """The cards in a row, in the order of its cells."""
+        """The cards of the node in the row `position`, in the order of the row's cells."""
         return self._rows[position].cards
 
     @property
@@ -169,7 +169,7 @@ class NodeTable(Columns):
         return mask
 
     def _cells_of(self, uuid: str) -> list[tuple[int, int]]:
-        """The cells of the cards with this uuid; several if two nodes report it."""
+        """The cells (row and place in it) of the cards with this uuid; several if two nodes report it."""
         if self._cells is None:
             self._cells = {}
             for position, state in enumerate(self._rows):
@@ -181,7 +181,7 @@ class NodeTable(Columns):
         return self._ledger.version, self._loads.version
 
     def _update_node(self, name: str) -> bool:
-        """Write the cells of a changed node; False if the node came or went, or if it has other cards than before."""
+        """Write the table's cells of a changed node; False if the node came or went, or has other cards than before."""
         state, position = self._ledger.node(name), self.position.get(name)
         if state is None or position is None:
             return state is None and position is None
@@ -256,7 +256,7 @@ class NodeTable(Columns):
         self._write_used(position)
 
     def _write_cards(self, position: int, state: NodeState) -> None:
-        """Write all cells of a row: the node's cards, then empty cells."""
+        """Write all cells of a node's row: the node's cards, then empty cells."""
         self._rows[position] = state
         self.there[position] = np.arange(self.there.shape[1]) < len(state.cards)
         cells = [EMPTY] * self.there.shape[1]
@@ -323,7 +323,7 @@ class NodeView(Columns):
 
     @property
     def there(self) -> Mask:
-        """True for cells that hold a card."""
+        """True for those cells (places for cards) of the rows that hold a card."""
         return self._table.there[self.where]
 
     @property
@@ -369,7 +369,7 @@ class NodeView(Columns):
 
 
 class RowCache(ABC):
-    """Keeps values about each row of a table, and computes them again only for rows that changed."""
+    """Keeps values about each row (node) of a table, and computes them again only for rows that changed."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -386,7 +386,7 @@ class RowCache(ABC):
         """Compute the values of the rows (nodes) at these positions, which are ascending and at least one."""
 
     def refresh(self, most: int | None = None) -> bool:
-        """Compute the values of at most `most` rows whose values are outdated; true once no value is outdated."""
+        """Compute the values of at most `most` rows (nodes) with outdated values; true once no value is outdated."""
         self._follow()
         outdated = self._outdated() if self._table.kinds else NO_ROWS
         now = outdated[:most]
@@ -402,7 +402,7 @@ class RowCache(ABC):
             self._lay_out()
 
     def _restart(self) -> None:
-        """Record that the values of all rows are outdated."""
+        """Note that the values of all rows (nodes) are outdated."""
         self._seen, self._left = -1, NO_ROWS
 
     def _outdated(self) -> Ints:
@@ -427,7 +427,7 @@ class StampedRowCache(RowCache):
         self._made: Ints = NO_ROWS
 
     def refresh_some(self, positions: Ints) -> None:
-        """Compute the outdated values among the rows at `positions`."""
+        """Compute the outdated values among the rows (nodes) at `positions`."""
         self._follow()
         now = positions[self._table.stamp[positions] > self._made[positions]]
         if len(now):

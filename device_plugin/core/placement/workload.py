@@ -26,14 +26,14 @@ MOST_COUNTED = 2 * KEPT
 
 
 class Weighted(Struct, frozen=True, gc=False):
-    """A shape, and the number of pods that had it; newer pods weigh more in this number."""
+    """A shape (kind of request), and the number of pods that had it; newer pods weigh more in this number."""
 
     shape: Shape
     count: float
 
 
 class TargetWorkload:
-    """Counts the shapes of pods as the pods come; older pods weigh less."""
+    """Counts the shapes (kinds of requests) of pods as the pods come; older pods weigh less."""
 
     def __init__(self, half_life: float = HALF_LIFE) -> None:
         self._counts: dict[Shape, float] = {}
@@ -44,7 +44,7 @@ class TargetWorkload:
         """Number of shapes that were dropped because there were too many."""
 
     def __len__(self) -> int:
-        """Number of distinct shapes that are counted."""
+        """Number of distinct shapes (kinds of requests) that are counted."""
         return len(self._counts)
 
     def add(self, shape: Shape, count: float = 1.0) -> None:
@@ -92,7 +92,7 @@ class TargetWorkload:
 
 
 def _order(shape: Shape) -> tuple[object, ...]:
-    """A sort key that orders shapes of equal counts."""
+    """A sort key that orders shapes (kinds of requests) with equal counts."""
     request, host = shape.request, shape.host
     models = sorted(shape.models.include), sorted(shape.models.exclude)
     return (
