@@ -71,7 +71,7 @@ class ClaimRequests:
         return self._request(claim), claim
 
     def check(self, pod: Pod) -> None:
-        """Raise RequestError if the pod has a claim that no container uses: the kubelet would wait for it for ever."""
+        """Raise RequestError if no container uses one of the pod's ResourceClaims: the kubelet would wait for ever."""
         used = {name for container in pod.containers for name in container.claims}
         if unused := next((name for name in pod.claims or () if name not in used), ""):
             raise RequestError(
@@ -108,7 +108,7 @@ class ClaimRequests:
         return Request(family, mem=mem, cores=cores, count=claim.count)
 
     def _amount(self, where: str, name: str, text: str, unit: int) -> int | None:
-        """Returns the amount in units of `unit`, rounded up; None if the claim requests none. Raises RequestError."""
+        """Returns the amount that a claim requests, in units of `unit`, rounded up; else None. Raises RequestError."""
         if not text:
             return None
         value = parse_quantity(text)

@@ -174,7 +174,7 @@ class Shape(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, request: PodRequest) -> "Shape | None":
-        """The shape of a pod's request; None if several containers ask for cards."""
+        """The shape of a pod's request (the parts that decide where it fits best); None if several containers ask."""
         if len(request.containers) > 1:
             return None
         asked = request.containers[0][1] if request.containers else NO_CARD
@@ -231,7 +231,7 @@ class RequestSource(Protocol):
 
 class _NoClaims:
     def of(self, pod: Pod, container: Container) -> None:
-        """Returns None for every container, because claims are not served."""
+        """Returns None for every container, because ResourceClaims are not served."""
 
     def check(self, pod: Pod) -> None:
         """Accept every pod."""
@@ -291,7 +291,7 @@ def pod_request(pod: Pod, prefixes: Collection[str], source: RequestSource = NO_
 
 
 def _check_claims(pod: Pod, gang: Gang | None, asking: Collection[tuple[str, Request]]) -> None:
-    """Raise RequestError if the pod has what pods with claims may not have."""
+    """Raise RequestError if the pod has what pods with ResourceClaims may not have."""
     if len(asking) > 1 and (several := next((name for name, each in asking if each.count > 1), "")):
         raise RequestError(
             f"container {several} asks for slices of several cards, and other containers ask too: leave out `count`, or"

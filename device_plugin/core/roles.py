@@ -53,7 +53,7 @@ ALONE = Rank()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The node and the rank of an unbound pod's reservation."""
+    """The node, and the rank (number in the group), of an unbound pod's reservation."""
 
     node: str
     rank: int | None = None
@@ -193,7 +193,10 @@ def order_problem(pod: Pod) -> str:
 
 
 def rank_of(pod: Pod) -> int | None:
-    """The number in the pod's rank label; None if it has no valid one. A tenant may have written the label."""
+    """The number in the pod's rank label (`vgpu.io/rank`); None if it has no valid one.
+
+    A tenant may have written the label.
+    """
     text = pod.label(annotations.RANK)
     return int(text) if _NUMBER.fullmatch(text) else None
 

@@ -73,7 +73,7 @@ class Card(msgspec.Struct, frozen=True, gc=False):
 
 
 class SliceState(Enum):
-    """The state that an agent reports about the slices of a container."""
+    """The states of a container's slices that an agent may report, such as outliving their pod."""
 
     OUTLIVING = "outliving"
     """The pod is gone, replaced or ended, but processes of it still run: the slices are not free."""

@@ -47,7 +47,7 @@ def is_ours(name: str) -> bool:
 
 
 def device_name(card: Card) -> str:
-    """The name of a card as a device of its node's pool: `card-0000-03-00-0`, a DNS label made of its PCI address."""
+    """The name of a card as a device of its node: `card-0000-03-00-0`, a DNS label made of its PCI address."""
     return "card-" + "".join(c if c.isalnum() else "-" for c in card.pci.lower())
 
 
@@ -93,7 +93,7 @@ class Claim(Struct, frozen=True, gc=False):
 
     @property
     def ours(self) -> bool:
-        """True if the claim asks for a device class of ours, or was given a device of a driver of ours."""
+        """True if the ResourceClaim asks for a device class of ours, or was given a device of a driver of ours."""
         return bool(self.device_class or self.fault) or any(is_ours(each.driver) for each in self.devices)
 
 
@@ -226,7 +226,7 @@ _SHORT = 512
 
 
 def read_claim_event(line: bytes) -> tuple[str, Claim]:
-    """The type of a watch event and its claim, read in one pass. Raises ValueError if the event has no whole claim."""
+    """The type and the ResourceClaim of a watch event, read in one pass. Raises ValueError if it has no whole claim."""
     try:
         raw = _event_decoder.decode(line)
     except msgspec.MsgspecError as error:
@@ -316,7 +316,7 @@ _remembered = lru_cache(4096)(_read_spec)
 
 
 def _fault(devices: _RawDevices, requests: Sequence[_RawRequest]) -> str:
-    """The reason why a claim of this form is not served, with what to write instead; empty if it is served."""
+    """The reason why a ResourceClaim of this form is not served, with what to write instead; empty if it is served."""
     if len(requests) != 1:
         return f"it has {len(requests)} requests: write one claim for each, and name it in the container that uses it"
     (asked,) = requests

@@ -82,5 +82,5 @@ def _device(card: Card) -> dict[str, Any]:
 
 
 def _capacity(value: str, step: str) -> dict[str, Any]:
-    """A capacity of which claims take multiples of `step`."""
+    """The JSON of a device's capacity, of which ResourceClaims take multiples of `step`."""
     return {"value": value, "requestPolicy": {"default": step, "validRange": {"min": step, "step": step}}}

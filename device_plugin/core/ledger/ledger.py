@@ -70,7 +70,7 @@ class Ledger(Followed, LedgerView):
         """Grows when slices or host amounts end, or a node changes: then a refused request may fit."""
 
     def __eq__(self, other: object) -> bool:
-        """True if both have equal holdings and equal records of nodes."""
+        """True if both have equal holdings and equal states of nodes."""
         if not isinstance(other, Ledger):
             return NotImplemented
         return (self._holdings, self._nodes) == (other._holdings, other._nodes)
@@ -172,7 +172,7 @@ class Ledger(Followed, LedgerView):
         self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:
-        """Record in `transaction`, from now on, the old record of each node before its first change."""
+        """Keep in `transaction`, from now on, the old state of each node before its first change."""
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:

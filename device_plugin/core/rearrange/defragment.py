@@ -55,7 +55,7 @@ def _openings(planner: Planner, waiting: Holders, holders: Holders, most: int) -
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """A way to make room for pods of one shape on a node, valid for one version of the node."""
+    """A way to make room for pods of one shape (kind of request) on a node, until the node changes."""
 
     shape: Ranked
     option: Option
@@ -128,7 +128,7 @@ class _Openings:
         heapq.heappush(self._heap, (-value, weight, next(self._numbers), opening))
 
     def _movable(self, priority: int) -> dict[str, int]:
-        """The ranks of the pods up to `priority` that would fit somewhere else; smaller pods have lower ranks."""
+        """The ranks (order) of the pods up to `priority` that would fit somewhere else; smaller pods come first."""
         fits: dict[Ranked, bool] = {}
         ranks = {}
         for pod, holder in self._holders.items():

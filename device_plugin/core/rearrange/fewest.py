@@ -49,7 +49,7 @@ class SharedCard:
         return CardState.of(self.state.card, left)
 
     def of(self, ranks: Ranks) -> Set[str]:
-        """The pods of `ranks` that hold a slice of the card."""
+        """The pods that hold a slice of the card, of the pods in `ranks`."""
         return ranks.keys() & self.held.keys()
 
 
