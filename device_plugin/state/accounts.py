@@ -31,7 +31,7 @@ class Follower(Protocol):
         """
 
     def claim_changed(self, pod: Pod) -> None:
-        """Receive an unbound pod of which a claim was created, changed or deleted."""
+        """Receive an unbound pod of which a ResourceClaim was created, changed or deleted."""
 
     def forget_pod(self, uid: str) -> None:
         """Remove a pod that is gone, or that cannot be read any more."""

@@ -34,11 +34,11 @@ class ClaimNews:
             self._tell(claim.key)
 
     def forget(self, claim: Claim) -> None:
-        """Remove a claim that the watch reports as deleted."""
+        """Remove a ResourceClaim that the watch reports as deleted."""
         self._gone(claim.key)
 
     def sync(self, claims: Iterable[Claim]) -> None:
-        """Record a list of all claims; known claims that are not listed are removed."""
+        """Take over a list of all ResourceClaims; known claims that are not listed are removed."""
         listed = {claim.key: claim for claim in claims if claim.ours}
         for claim in listed.values():
             self.see(claim)

@@ -51,7 +51,7 @@ class KnownClaims:
         self._unsettled = set[ClaimName]()
 
     def find(self, namespace: str, name: str) -> Claim | None:
-        """The claim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
+        """The ResourceClaim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
 
         The returned Claim has the request and the allocated devices. It has no version, and no pods of its status.
         """
@@ -59,7 +59,7 @@ class KnownClaims:
         return _whole(namespace, name, kept) if kept is not None else None
 
     def see(self, claim: Claim, pod: str = "") -> bool:
-        """Record a claim's state; returns true if it is new, has another request, or has lost its devices.
+        """Keep a ResourceClaim; returns true if it is new, has another request, or has lost its devices.
 
         Then pods that name it may have another request. `pod` is the UID of its pod as a text that is in memory
         already; empty if there is none.
@@ -80,7 +80,7 @@ class KnownClaims:
         return given_back or (before.uid, before.asks) != (kept.uid, kept.asks)
 
     def forget(self, namespace: str, name: str) -> bool:
-        """Remove a claim that is gone; returns false if it was not known."""
+        """Remove a ResourceClaim that is gone; returns false if it was not known."""
         of = self._known.get(namespace, {})
         self._unsettled.discard((namespace, name))
         if of.pop(name, None) is None:
@@ -90,7 +90,7 @@ class KnownClaims:
         return True
 
     def names(self) -> set[ClaimName]:
-        """The namespaces and names of all known claims."""
+        """The namespaces and names of all known ResourceClaims."""
         return {(namespace, name) for namespace, of in self._known.items() for name in of}
 
     def unsettled(self) -> list[Claim]:

@@ -13,7 +13,7 @@ from device_plugin.state.view import ClusterView
 
 
 class ViewedHoldings:
-    """Gives the job engine the ledger of the cluster's view, and the nodes on which pods with cards may run."""
+    """Gives the job engine the cluster's ledger, and the nodes on which pods with cards may run."""
 
     def __init__(self, view: ClusterView, nodes: KnownNodes) -> None:
         self._view = view

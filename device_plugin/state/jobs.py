@@ -46,7 +46,7 @@ _UNREAD = JobSpec(key=("", ""), request=PodRequest("", ()))
 
 
 class JobsOfKind:
-    """Receives the news of one kind of workloads, and records them in `known`."""
+    """Receives lists and changes of one kind of workloads, and keeps these workloads in `known`."""
 
     def __init__(self, known: "KnownJobs", kind: WorkloadKind) -> None:
         self._known = known
@@ -170,7 +170,7 @@ class KnownJobs:
             self.changes += 1
 
     def keep_width(self, uid: str, why: str) -> None:
-        """Record that the Job's width is fixed, because the API server refused to change it; `why` is its answer."""
+        """Note that the Job's number of pods is fixed: the API server refused to change it, with the answer `why`."""
         with self._lock:
             self._rigid[uid] = refusal(why)
             self.changes += 1
@@ -202,7 +202,7 @@ class KnownJobs:
                     self._histories.add(known.job.uid, now, self._width(known.job), report.progress)
 
     def _width(self, job: Job) -> int:
-        """The width of a Job if all of its pods run, else 0."""
+        """The width (number of pods) of a Job if all of its pods run, else 0."""
         pods = self.pods.of(job)
         run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
         return run if run == len(pods) == job.width and not job.suspend else 0

@@ -150,13 +150,13 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its width: by its latest record, or later if somebody else started it."""
+        """The time when the running Job got its number of pods: by its latest record, or later if others started it."""
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job was stopped: by this record, or later if somebody else stopped it."""
+        """The time when the suspended Job was stopped: by its last change's record, or later if others stopped it."""
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
@@ -187,7 +187,7 @@ class Managed:
 
     @property
     def author_width(self) -> int:
-        """The width that the Job's author asked for, whatever width the Job has now; 0 if it is not known."""
+        """The number of pods that the Job's author asked for, whatever the Job has now; 0 if it is not known."""
         return self.record.author_width if self.record is not None and self.record.ran else self.job.width
 
     @property
@@ -223,7 +223,7 @@ class Managed:
         return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
 
     def may_have(self, width: int) -> bool:
-        """True if the Job may run with this width: its list of widths allows it, or its width cannot be changed."""
+        """True if the Job may run with this number of pods: its list allows it, or its number cannot be changed."""
         return self.spec.allows(width) or bool(self.rigid) or self.index_ended
 
     @property
@@ -294,7 +294,7 @@ class Managed:
 
     @property
     def by_hand(self) -> bool:
-        """True if somebody other than the engine has changed the width of the running Job since its latest record."""
+        """True if somebody else has changed the running Job's number of pods since the engine's latest record of it."""
         record = self.record
         if record is None or self.job.suspend:
             return False
@@ -330,7 +330,7 @@ class Managed:
 
 
 class ManagedJobs(Protocol):
-    """The Jobs that are planned together: all known Jobs, or those of a pool."""
+    """The Jobs that are planned together: all known Jobs, or those of a pool (part of the cards)."""
 
     @property
     def changes(self) -> int:

@@ -73,7 +73,7 @@ class PodNews:
         self, lock: Lock, pods: KnownPods, accounts: Accounts, listed: Listed, resources: Collection[str],
         clock: Callable[[], float], scheduler: str = "",
     ) -> None:  # fmt: skip
-        """`scheduler` is the scheduler whose pods may ask by claims; empty if claims are not served."""
+        """`scheduler` is the scheduler whose pods may ask by ResourceClaims; empty if claims are not served."""
         self._lock = lock
         self._scheduler = scheduler
         self.gangs = WorkloadGangs(self._again)
@@ -127,7 +127,7 @@ class PodNews:
             self.see(pod, watched=False)
 
     def claim_changed(self, uid: str) -> None:
-        """Forget the request of a known pod, and report the pod to the followers: one of its claims has changed."""
+        """Forget a known pod's request, and report the pod to the followers: a ResourceClaim of it has changed."""
         with self._lock:
             pod = self._pods.get(uid)
             if pod is not None and not pod.node:
@@ -295,7 +295,7 @@ class JobNews:
         self._others = dict[WorkloadKind, JobNews]()
 
     def of(self, kind: WorkloadKind) -> "JobNews":
-        """The receiver of the news of workloads of this kind; one object for each kind."""
+        """The receiver of lists and changes of workloads of this kind; one object for each kind."""
         if kind not in self._others:
             self._others[kind] = JobNews(self._lock, self._promises, self._listed, self._gangs, kind)
         return self._others[kind]

@@ -146,13 +146,13 @@ class KnownPods:
         return pod_request(pod, self._prefixes, self._source)
 
     def read_from(self, source: RequestSource) -> None:
-        """Read requests by claims from `source` from now on; requests that were read before are forgotten."""
+        """Read requests by ResourceClaims from `source` from now on; requests that were read before are forgotten."""
         self._source = source
         for known in self._known.values():
             known.asked = None
 
     def doubt_request(self, uid: str) -> None:
-        """Forget the request of a known pod, because one of its claims has changed: it is read when it is needed.
+        """Forget the request of a known pod, because a ResourceClaim of it has changed: it is read when needed.
 
         Thousands of pods may name one claim that a tenant creates and deletes all the time.
         """

@@ -205,7 +205,7 @@ class PromisedSlices:
         return [f"slices are kept for {name}" for name in names[:MOST_NAMED]]
 
     def statuses(self) -> Sequence[PromiseStatus]:
-        """The states of all promises for people, by beneficiary and node."""
+        """The states of all promises for people, by the job that gets the slices (beneficiary) and by node."""
         return [
             self._status(beneficiary, node, promise)
             for beneficiary, on in sorted(self._promises.items())
@@ -255,7 +255,7 @@ class PromisedSlices:
         return kept(freed, taken, cards)
 
     def _without(self, holder: PromiseHolder, card: CardState) -> CardState:
-        """The state of a card without the holding of `holder`."""
+        """The state of a card as if `holder` held no slice of it."""
         held = self._ledger.holders(holder.node, card.card.uuid)
         if holder not in held:
             return card

@@ -71,7 +71,7 @@ class Promises:
     # Jobs
 
     def see_job(self, job: QueuedJob) -> None:
-        """Record a Job with the queue label; promises are added or ended if its record, name or group has changed."""
+        """Read a Job with the queue label; promises are added or ended if its record, name or group has changed."""
         self._follow(self._records.see(job))
 
     def forget_job(self, uid: str) -> None:
@@ -112,7 +112,7 @@ class Promises:
     # Decisions
 
     def of(self, pod: Pod) -> str:
-        """The name of the pod's job as a beneficiary; empty if no slices are promised to that job."""
+        """The name under which slices are kept for the pod's job; empty if no slices are promised to that job."""
         if not self.slices:
             return ""
         name = self._records.beneficiary_of(pod)

@@ -63,7 +63,7 @@ class JobRecord:
 
     @property
     def beneficiary(self) -> JobKey | None:
-        """Namespace and name of the job that the record gives slices to; None if the record gives no slices."""
+        """Namespace and name of the job that gets the slices of the recorded change; None if it gives no slices."""
         return self.resize.beneficiary if self.resize is not None else None
 
 
@@ -87,11 +87,11 @@ class JobRecords:
         self._shrinking: set[str] = set()
 
     def all(self) -> Sequence[JobRecord]:
-        """The records of all Jobs."""
+        """The records (latest changes of width) of all Jobs."""
         return list(self._records.values())
 
     def get(self, uid: str) -> JobRecord | None:
-        """The record of the Job with this UID; None if the Job is not known."""
+        """The record (latest change of width) of the Job with this UID; None if the Job is not known."""
         return self._records.get(uid)
 
     def see(self, job: QueuedJob) -> Sequence[JobRecord]:
@@ -145,7 +145,7 @@ class JobRecords:
         return self._records[uid].own if uid is not None and record.until > self._clock() else ""
 
     def shrinking(self) -> Set[str]:
-        """The UIDs of the Jobs whose record announces a shrink that is not done yet; ended records do not count."""
+        """The UIDs of the Jobs whose record announces a smaller width, not reached yet; ended records do not count."""
         now = self._clock()
         return {uid for uid in self._shrinking if self._records[uid].until > now}
 
@@ -167,7 +167,7 @@ class JobRecords:
         return record.own if record is not None else ""
 
     def of(self, pod: Pod) -> JobRecord | None:
-        """The record of the queued Job that the pod belongs to; None if there is no such Job."""
+        """The record (latest change of width) of the pod's queued Job; None if it belongs to none."""
         record = self._records.get(pod.owner_uid) if pod.owner == "Job" else None
         if record is None and pod.workload:
             record = self._records.get(self._labelled.get((pod.namespace, pod.workload), ""))

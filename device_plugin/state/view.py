@@ -121,7 +121,7 @@ class ClusterView:
         return ""
 
     def free(self, uid: str) -> None:
-        """End the pod's holding in the ledger; slices that the pod's processes may still use stay held."""
+        """Free the pod's slices in the ledger, but not slices that the pod's processes may still use."""
         with self.lock:
             self.accounts.free(uid)
 
