@@ -118,7 +118,7 @@ class Allocator:
         return self.groups.problem((pod.namespace, pod.label(GROUP))) or self._view.claim_in_use(pod, request)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
-        """The request, with the pod's rank in its group if its policy gives each pod of a group its own node."""
+        """The request, with the pod's number in its group if its policy gives each pod of a group its own node."""
         if request.policy not in APART:
             return request
         with self._view.lock:

@@ -254,7 +254,7 @@ class PodAnswers(Service):
 
 
 def _refused(name: str, error: RequestError) -> PodAnswer:
-    """The answer about a pod whose request cannot be read, or whose claim does not exist yet."""
+    """The answer about a pod whose request cannot be read, or whose ResourceClaim does not exist yet."""
     if isinstance(error, UnknownClaimError):
         state = PodState.CLAIM
         return PodAnswer(name, state.value, says=f"{state.text}: {error}", advice=sentence(state.advice))

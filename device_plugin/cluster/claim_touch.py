@@ -52,7 +52,10 @@ class ClaimTouch(Service):
         self._view.follow(self)
 
     def step(self) -> None:
-        """Touch the pods that are due, if this replica leads; at the beginning of its term each pod that waits."""
+        """Touch (write an annotation of) the pods that are due, if this replica leads.
+
+        At the beginning of its term each pod that waits is touched.
+        """
         leads, now = not self._why_not_leading(), self._clock()
         with self._view.lock:
             for name, node in self._nodes.items():
@@ -116,7 +119,7 @@ class ClaimTouch(Service):
 
 
 def _plan(node: _Node, now: float) -> None:
-    """Set the times at which to touch the node's pods after a change; no times while its agent prepares no claims."""
+    """Set the times at which to touch the node's pods after a change; none while its agent cannot prepare claims."""
     for each in node.starting.values():
         begin = max(now, each.touched + GAP_SECONDS)
         each.due = [begin + delay for delay in DELAYS] if node.agent is not None else []

@@ -41,7 +41,7 @@ _Object = dict[str, Any]
 
 
 class ClaimError(Exception):
-    """A claim was not written; the metrics count the call of /bind under the label `outcome`."""
+    """A ResourceClaim was not written; the metrics count the call of /bind under the label `outcome`."""
 
     def __init__(self, outcome: str, text: str) -> None:
         super().__init__(text)
@@ -207,7 +207,7 @@ class ClaimWrites(Service):
         )
 
     def _write_status(self, api: Api, ref: Ref, version: str, status: _Object) -> str:
-        """Merge `status` into the claim's status if the claim still has this version; returns the new version."""
+        """Merge `status` into the ResourceClaim's status if it still has this version; returns the new version."""
         self._check_fenced()
         change = {"metadata": {"resourceVersion": version}, "status": status}
         return api.patch(RESOURCE_CLAIMS.metadata, ref, change, subresource="status").version
@@ -245,7 +245,7 @@ class ClaimWrites(Service):
 
 
 def _claims(reservation: Reservation) -> Iterator[tuple[str, str]]:
-    """The name and the UID of each claim in the reservation's grant."""
+    """The name and the UID of each ResourceClaim in the reservation's grant."""
     pod = reservation.pod
     used = {container.name: container.claims for container in pod.containers}
     for container, uid in reservation.grant.claims.items():

@@ -117,7 +117,7 @@ class Deletions(Service):
             self._delete(pod, Event.SLICE_CONFLICT, text)
 
     def _in_conflict(self, node: str) -> list[Pod]:
-        """The pods on a node that have not ended and whose grants conflict with other holdings."""
+        """The pods on a node that have not ended and whose grants conflict with slices of other holders."""
         with self._view.lock:
             ledger = self._view.ledger
             held = [(pod, ledger.grant(pod.uid)) for pod in self._view.pods.on(node)]

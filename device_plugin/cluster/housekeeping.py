@@ -37,8 +37,9 @@ class Housekeeping(Service):
     def step(self) -> None:
         """Do each piece of periodic work once, in this order.
 
-        Reservations expire, the requests of new pods are counted in the learnt mix of requests, unanswered Bindings are
-        settled, pods that the watch has not shown are read, pods are deleted or evicted, and claims are cleared.
+        Reservations expire, and the requests of new pods are counted in the learnt mix of requests. Unanswered Bindings
+        are settled, and pods that the watch has not shown are read. Pods are deleted or evicted, and ResourceClaims are
+        cleared.
         """
         self._allocator.expire()
         with self._view.lock:

@@ -52,12 +52,12 @@ class Leader:
             self._error = f"the Lease cannot be read: {error}"
 
     def begin(self) -> None:
-        """Start the term: the ledger is complete, and this replica may place."""
+        """Start the term: the ledger is complete, and this replica may place pods."""
         with self._lock:
             self._placing = True
 
     def end(self) -> None:
-        """End the term: this replica may no longer place."""
+        """End the term: this replica may place pods no longer."""
         with self._lock:
             self._placing = False
 

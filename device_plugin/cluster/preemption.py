@@ -92,8 +92,8 @@ class Preemption(Service):
         evict are given back, and promises of their slices to other jobs end.
 
         The candidates are returned unchanged for a pod that asks for no slice. The answer is empty if no eviction
-        helps, if the pods that are ending already make room, for a pod of a gang, for a malformed request, and if this
-        replica does not lead.
+        helps, or if the pods that are ending already make room. It is empty too for a pod of a gang, for a malformed
+        request, and if this replica does not lead.
         """
         pod = self._view.gangs.labelled(pod)
         try:

@@ -340,7 +340,7 @@ class Touch(Service):
             self._take_back(waiting)
 
     def _take_back(self, waiting: Waiting) -> None:
-        """Undo a touch that was not written: the pod waits again, unless kube-scheduler has asked for it meanwhile."""
+        """Undo a touch that could not be written: the pod waits again, unless kube-scheduler asked for it meanwhile."""
         uid = waiting.pod.uid
         self._expected.pop(uid, None)
         self._due = self._due or self._clock() + ASKED_SECONDS

@@ -167,7 +167,7 @@ class Groups:
         return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:
-        """The ranks, by UID, of several unbound pods of one group that are placed together."""
+        """The ranks (numbers in their group), by UID, of several unbound pods of one group that are placed together."""
         group = self.group((pods[0].namespace, pods[0].label(annotations.GROUP)))
         # Only the group's unbound pods, of which there are few, are looked up among all holdings.
         held = group.ranking.unbound & self._ledger.holdings().keys()

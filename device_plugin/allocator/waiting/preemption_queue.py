@@ -60,7 +60,7 @@ class PreemptionQueue(Bounded[str, Pending]):
         self._tries.pop(uid, None)
 
     def clear(self) -> None:
-        """Remove all pods, tries and turns, because this replica leads no longer."""
+        """Forget all pods, their tries and whose turn it is, because this replica leads no longer."""
         super().clear()
         self._tries.clear()
         self._turns.clear()

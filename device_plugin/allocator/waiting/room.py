@@ -1,4 +1,4 @@
-"""The waiting room: all records of refused pods in one object, so that one call removes a pod from all of them."""
+"""The waiting room: all queues of refused pods in one object, so that one call removes a pod from all of them."""
 
 from collections.abc import Callable
 
