@@ -153,8 +153,8 @@ class Rounds:
     ) -> Round:  # fmt: skip
         """A round that starts the jobs `without` on free cards, so that no other Job must make room for them.
 
-        If one of these jobs cannot start, because its cards are kept for another job or another job comes first, the
-        round is planned again, and this job waits for the Jobs that were asked to make room for it.
+        One of these jobs may not be able to start: its cards are kept for another job, or another job comes first. Then
+        the round is planned again, and this job waits for the Jobs that were asked to make room for it.
         """
         for _ in range(MOST_TRIED):
             last = self._round(now, jobs, uncreated, without)
@@ -185,7 +185,7 @@ class Rounds:
         )  # fmt: skip
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
-        """The models of all cards, if a job with a goal needs them to find its width; else empty."""
+        """The models of all cards, if a job with a goal needs them to find its number of pods; else empty."""
         if all(state.spec.goal is None for state in states):
             return ()
         inventories = self._holdings.snapshot().inventories().values()
@@ -221,8 +221,8 @@ class Rounds:
     def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
         """The next time at which something ends by itself, so that a round is due then.
 
-        This may be the end of a record, of a pause after refused pods, of a request for a checkpoint, or of the time
-        that a pod may wait for a node or take to end.
+        This may be the end of a Job's record, of a pause after refused pods, or of a request for a checkpoint. It may
+        also be the time by which a pod must have a node, or must have ended.
         """
         now = self._wall()
         records = [managed.record for managed in jobs.values() if managed.record is not None]
@@ -256,7 +256,7 @@ class _LaterLook:
         self._free: Free | None = None
 
     def holds(self, write: Write) -> bool:
-        """True if the write's change still helps its beneficiary, and there is room for the added replicas."""
+        """True if the write still helps the job that gets the cards, and there is room for the added replicas."""
         free = self._renewed()
         if write.key not in self._jobs or (
             write.frees is not None and not wanted(write.frees, self._jobs, held_groups(self._jobs.values()))

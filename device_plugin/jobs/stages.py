@@ -22,7 +22,7 @@ from device_plugin.state.managed import Managed
 
 
 class Stage(Enum):
-    """The stages that a change of a Job's width goes through."""
+    """The stages that a change of a Job's width (number of pods) goes through."""
 
     NONE = "none"
     """The Job has no record."""
@@ -74,7 +74,7 @@ def _reached(managed: Managed, record: Resize, now: float) -> Stage:
 
 
 def stages(jobs: Mapping[JobKey, Managed], now: float) -> Mapping[JobKey, Stage]:
-    """The stages of all Jobs; a change whose beneficiary no longer waits for the freed slices is OVER."""
+    """The stages of all Jobs' changes; a change is OVER if the job that it helps waits for the slices no longer."""
     found = {key: stage(managed, now) for key, managed in jobs.items()}
     held = held_groups(jobs.values())
     for key, reached in found.items():
@@ -169,7 +169,7 @@ def held_groups(jobs: Iterable[Managed]) -> Set[GroupKey]:
 
 
 def _released(managed: Managed, record: Resize, now: float) -> Stage:
-    """The stage of a shrink or stop that was written as the Job's new width, or whose Job has ended."""
+    """The stage of a shrink or stop that is already written as the Job's new number of pods, or whose Job has ended."""
     if managed.lives and not managed.has(record.after):
         return Stage.OVERRULED if now < record.until else Stage.OVER
     if not _gone(managed, record.after if managed.lives else 0):

@@ -44,7 +44,7 @@ _StopKey = tuple[str, str, bool]
 
 
 class Trial(Protocol):
-    """Tries whether replicas fit now, on the cards that no living pod and no promise holds."""
+    """Tries whether replicas fit now, on the cards that no living pod has and that are kept for no other job."""
 
     def take(self, wanted: Mapping[JobKey, int]) -> bool:
         """Hold further replicas of these jobs, all together; returns false and holds nothing if they do not fit.
@@ -178,7 +178,7 @@ class Executor:
                 yield from self._asked(managed, managed.record)
 
     def _helped(self, helped: Managed, givers: Sequence[Managed]) -> Iterator[Write]:
-        """The writes that start the job `helped` with its group, or more of its sub-tasks, after `givers` made room."""
+        """The writes that start the job `helped`, its group, or more of its sub-tasks, because `givers` made room."""
         unit = promised_widths(helped, givers, self._groups)
         if helped.waits and unit:
             yield from self._started(unit)
@@ -268,7 +268,7 @@ class Executor:
         return not (owned or spec.parts or managed.job.suspend) and managed.lives and self._settles(managed)
 
     def _ended(self, managed: Managed, width: int) -> Write:
-        """The write that sets the Job's width, or stops it with `width` 0, and promises its cards to no other job."""
+        """The write that sets the Job's number of pods (0: stops it), and keeps the freed cards for no other job."""
         record = self._records.new(
             managed, before=managed.job.width, after=width,
             until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
@@ -394,7 +394,7 @@ class Executor:
                 yield from self._windowed(managed, step.parallelism)
 
     def _units(self, plan: Plan) -> Iterable[Mapping[JobKey, int]]:
-        """The widths of the jobs that the plan admits: a mapping for each group or single job, in order of roles."""
+        """The number of pods of each job that the plan starts: a mapping for each group or single job, by roles."""
         admits = [step for step in plan.steps if isinstance(step, Admit) and step.job in self._jobs]
         units: dict[object, dict[JobKey, int]] = {}
         for step in sorted(admits, key=lambda step: turn(self._jobs[step.job])):
@@ -418,7 +418,7 @@ class Executor:
             yield from self._started(widths)
 
     def _started(self, widths: Mapping[JobKey, int]) -> Iterator[Write]:
-        """The writes that start jobs with these widths; none unless each may start, and a trial places them all."""
+        """The writes that start jobs with these numbers of pods; none unless each may start, and all fit now."""
         unit = [self._jobs[key] for key in widths]
         # Kueue starts its own Jobs.
         if any(
@@ -525,7 +525,7 @@ def _counts_hold(managed: Managed) -> bool:
 
 
 def _created(managed: Managed) -> int:
-    """The largest allowed width of the Job that needs no more pods than the Job has now."""
+    """The largest allowed number of pods (width) of the Job that is not above the number it has now."""
     return managed.spec.width_at_most(managed.created)
 
 

@@ -31,7 +31,7 @@ UNSAVED, SPARED_SECONDS = 2, 3600.0
 
 
 class NewRecords:
-    """Makes the records of changes that are decided at the time `now`, in seconds since 1970."""
+    """Makes the records of Jobs' changes that are decided at the time `now`, in seconds since 1970."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -127,7 +127,7 @@ class NewRecords:
 
 
 def grants_of(pods: Iterable[Pod]) -> Iterator[Grant]:
-    """The grants of bound pods; a malformed grant is left out, so its slices are not promised."""
+    """The grants of bound pods; a malformed grant is left out, so its slices are kept for nobody."""
     for pod in pods:
         with suppress(AnnotationError):
             if (found := pod.grant()) is not None:

@@ -71,7 +71,7 @@ class JobExplainer:
         return HttpAnswer(said, headers=headers)
 
     def _pools(self) -> str:
-        """A line for each pool if there are several, and a line for a fault of the pools' labels."""
+        """A line for each pool (part of the cards) if there are several, and one for a fault of the pools' labels."""
         holders, problem = self._planners.holders(), self._planners.pools().problem
         lines = [
             f"pool {pool} is planned by {holder}" if holder else f"pool {pool} has no planner yet"
@@ -95,7 +95,7 @@ def _bounds(view: JobView) -> str:
 
 
 def _answer(view: JobView, planner: str) -> Answer:
-    """The answer about one Job in parts; `planner` is the replica that plans its pool."""
+    """The answer about one Job in parts; `planner` is the replica that plans the Job's pool (part of the cards)."""
     first, *others = view.reasons
     queue = f"queue {view.queue}, " if view.queue else ""
     reasons = [*others, f"{queue}width {view.width} ({_bounds(view)})", *_facts(view, planner)]
@@ -105,7 +105,7 @@ def _answer(view: JobView, planner: str) -> Answer:
 
 
 def _paragraph(view: JobView, planner: str) -> str:
-    """A paragraph about one Job; `planner` is the replica that plans its pool."""
+    """A paragraph about one Job; `planner` is the replica that plans the Job's pool (part of the cards)."""
     return "; ".join((_line(view), *_facts(view, planner)))
 
 
@@ -137,7 +137,7 @@ def by_phase(last: Round) -> Mapping[tuple[str, str], int]:
 
 
 def widths(last: Round) -> Mapping[JobKey, int]:
-    """The widths of the Jobs in the latest round; Jobs of width 0 are left out."""
+    """The number of pods (width) of each Job in the latest round; Jobs of width 0 are left out."""
     return {key: state.width for key, state in last.states.items() if state.width}
 
 

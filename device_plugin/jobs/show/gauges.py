@@ -90,7 +90,7 @@ class JobGauges:
             self._waits.started(write.managed)
 
     def __call__(self) -> Iterator[Reading]:
-        """The readings of all metrics; the metrics of a pool only if this replica plans the pool."""
+        """The samples of all metrics; those of a pool (part of the cards) only if this replica plans it."""
         yield Reading(LEADS, [((), float(self._leads()))])
         yield Reading(WRITES, [((action,), float(count)) for action, count in sorted(self._writes.items())])
         yield from self._waits()

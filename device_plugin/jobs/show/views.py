@@ -118,7 +118,7 @@ class _LastRound:
         self._giving = by_beneficiary(jobs, stages(jobs, last.at))
 
     def view(self, managed: Managed) -> JobView:
-        """The view of one Job by the latest round."""
+        """The view of one Job (what people see), from the latest round."""
         key, last = managed.key, self._last
         view = replace(_unplanned(managed), phase="new", pool=self._pool)
         if self._why_not:
@@ -153,7 +153,7 @@ class _LastRound:
         )  # fmt: skip
 
     def _without_state(self, view: JobView, managed: Managed) -> JobView:
-        """The view of a Job that was not in the latest round: the Job waits for Kueue, a pause, or the next round."""
+        """The view of a Job, for people, that was not in the latest round: it waits for Kueue, a pause, or a round."""
         suspended, record = managed.job.suspend, managed.record
         if managed.spec.kueue and suspended:
             return replace(view, waits_for="Kueue", reasons=("waits for Kueue, which starts it",))
@@ -170,7 +170,7 @@ class _LastRound:
     def _reasons(
         self, managed: Managed, state: JobState, room: str, giving: Sequence[Managed]
     ) -> Iterator[str]:
-        """The reasons for the phase and the width of a Job that was in the latest round."""
+        """The reasons for the phase and the number of pods of a Job that was in the latest round."""
         last, spec = self._last, managed.spec
         if giving:
             yield _given(giving)
@@ -193,7 +193,7 @@ def waiting_places(last: Round, rules: Rules) -> Mapping[JobKey, int]:
 
 
 def _unplanned(managed: Managed, why: str = "") -> JobView:
-    """The view of a Job without the results of a round: the fields of the Job itself, and its progress."""
+    """The view (for people) of a Job without the results of a round: the Job's own fields, and its progress."""
     spec, (namespace, name) = managed.spec, managed.key
     return JobView(
         namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,
@@ -248,7 +248,7 @@ def _why(managed: Managed, state: JobState, last: Round, room: str, rules: Rules
 
 
 def _held(managed: Managed, now: float) -> Iterator[str]:
-    """The reasons why the Job keeps its width, or does not grow or shrink, as texts."""
+    """The reasons why the Job keeps its number of pods, or does not grow or shrink, as texts."""
     record = managed.record
     if managed.rigid:
         yield f"its width stays, because the API server refused to change it: {managed.rigid}"
