@@ -17,7 +17,7 @@ LOOK_SECONDS = 3.0
 
 
 class ClaimUsers:
-    """Reads from the mounts of processes whether any pod still uses the files of a container that asked by a claim."""
+    """Reads from processes' mounts whether any pod still uses the files of a container with a ResourceClaim."""
 
     def __init__(self, processes: HostProcesses, clock: Callable[[], float] = time.monotonic) -> None:
         self._processes = processes

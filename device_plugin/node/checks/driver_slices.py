@@ -75,7 +75,7 @@ class DriverSlices:
         return record.key in self._found
 
     def step(self) -> None:
-        """Compare the slices that drivers hold with the records; post an event for each card that others have cut."""
+        """Compare the drivers' slices with the agent's records; post an event for each card that others have cut."""
         limits: dict[tuple[Key, str], int] = {}
         foreign, unheld = dict[str, int](), set[tuple[Key, str, int, int]]()
         cards = self._cards()

@@ -1,4 +1,4 @@
-"""Holders: the containers that hold tickets, as the kubelet shows them."""
+"""Holders: the containers that hold tickets (device IDs of the kubelet), as the kubelet shows them."""
 
 import threading
 from collections import defaultdict

@@ -69,7 +69,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A record that cannot be read, and the reason `why`. `cards` are the cards of its container; None if unknown."""
+    """A container's record that cannot be read, and the reason `why`. `cards` are the container's; None if unknown."""
 
     why: str
     cards: frozenset[str] | None
@@ -120,17 +120,17 @@ class Records:
             return dict(self._damaged)
 
     def all(self) -> tuple[Record, ...]:
-        """The records of all containers."""
+        """The records (state: pod, tickets, slices) of all containers."""
         with self._lock:
             return tuple(self._records.values())
 
     def get(self, pod: str, container: str) -> Record | None:
-        """The record of this container of the pod of this UID; None if the container has none."""
+        """The record (state) of this container of the pod of this UID; None if the container has none."""
         with self._lock:
             return self._records.get((pod, container))
 
     def of_claim(self, uid: str) -> Record | None:
-        """The record of the container that uses the ResourceClaim of this UID; None if there is none."""
+        """The record (state) of the container that uses the ResourceClaim of this UID; None if there is none."""
         with self._lock:
             return next((each for each in self._records.values() if each.claim == uid), None)
 
@@ -205,7 +205,7 @@ _READER = Reader(Record, "record", longest=MAX_RECORD)
 
 
 def _decode(text: str) -> Record:
-    """The record in `text`. Raises AnnotationError if it is damaged."""
+    """The record of a container in `text`. Raises AnnotationError if it is damaged."""
     record = _READER.read(text)
     if fault := slices_fault(record.slices):
         raise AnnotationError(f"record: {fault}")

@@ -31,14 +31,14 @@ class SliceIds:
         return found
 
     def release(self, record: Record) -> None:
-        """Release the ids of a removed container; ids of cards that are not shared any more are only forgotten."""
+        """Release the drivers' slice ids of a removed container; ids of cards no longer shared are only forgotten."""
         cards = self._cards()
         for card, vendor_id in record.vendor_ids.items():
             if card in cards and (ids := cards[card].vendor.ids) is not None:
                 ids.release(card, vendor_id)
 
     def read(self, key: tuple[str, str], slices: Iterable[Slice]) -> Mapping[str, int]:
-        """The ids of a container's slices, by card uuid, for a lost record: those that its files show."""
+        """The drivers' ids of a container's slices, by card uuid, read from its files because its record was lost."""
         folder, cards = self._records.folder(*key), self._cards()
 
         def text(name: str) -> str | None:

@@ -82,12 +82,12 @@ class CdiReload:
         self._notified_at = float("-inf")
 
     def changed(self) -> None:
-        """Note that a spec has been moved in."""
+        """Note that a CDI spec has been moved into the folder."""
         with self._count:
             self._changes += 1
 
     def notify(self) -> None:
-        """Make runtimes read all specs that were moved in so far; returns when they were notified. Raises OSError."""
+        """Make runtimes read all CDI specs moved in so far; returns when they were notified. Raises OSError."""
         wanted = self._changes
         with self._turn:
             if self._notified >= wanted:
@@ -105,7 +105,7 @@ class CdiReload:
 
 
 class Injector:
-    """Writes and removes the records and files of containers; the caller holds one lock for both."""
+    """Writes and removes the records (state on disk) and files of containers; the caller holds one lock for both."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class Injector:
         return record
 
     def written(self, record: Record) -> bool:
-        """True if the container's files and specs, which mount them, are all there."""
+        """True if the container's files, and the CDI specs that mount them, are all there."""
         files = (path for path, _ in self.files(record))
         return all(path.exists() for path in (*files, *map(self._spec, record.names.values())))
 
@@ -238,18 +238,18 @@ class Injector:
         self._reload.notify()
 
     def remove(self, record: Record) -> None:
-        """Remove the specs, files and record of a container, and release the ids of its slices. Raises OSError."""
+        """Remove a container's CDI specs, files and record (state), and release its slices' ids. Raises OSError."""
         self.withdraw(record.names.values())
         self.forget(record.key)
         self._ids.release(record)
 
     def forget(self, key: tuple[str, str]) -> None:
-        """Remove the files of a container, then its record, which may be damaged. Raises OSError."""
+        """Remove the files of a container, then its record (state on disk), which may be damaged. Raises OSError."""
         self._writable.release(key)
         self._records.forget(*key)
 
     def withdraw(self, names: Collection[str]) -> None:
-        """Remove the specs of these CDI devices."""
+        """Remove the spec files of these CDI devices."""
         for name in names:
             self._spec(name).unlink(missing_ok=True)
 

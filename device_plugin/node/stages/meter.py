@@ -227,7 +227,7 @@ class Meter:
             yield CARD_BUSY, labels, usage.busy_ratio
 
     def _granted(self) -> Iterator[Sample]:
-        """The granted part of each card: slices of active pods, and slices of ended pods that still have a record."""
+        """The granted part of each card: slices of active pods, and of ended pods whose containers have a record."""
         held: dict[str, list[Slice]] = {uuid: [] for uuid in self._cards()}
         slices = chain.from_iterable(grant.slices() for grant in self._pods.grants())
         kept = (slice_ for r in self._records.all() if not self._pods.active(r.pod) for slice_ in r.slices)

@@ -32,7 +32,7 @@ MOST_WAITING = 48
 
 
 class ClaimStarts:
-    """Serves NodePrepareResources and NodeUnprepareResources of the node `node`, from any number of threads.
+    """Serves the kubelet's two RPCs for ResourceClaims (prepare, unprepare) on `node`, from any number of threads.
 
     `cards` returns the shared cards, by uuid.
     """
@@ -79,7 +79,7 @@ class ClaimStarts:
         self._waiting.run(lambda _: self._end(uid), min(seconds, END_SECONDS), f"claim {uid}")
 
     def _try(self, namespace: str, name: str, uid: str) -> Record:
-        """Returns the record of the container that uses the claim, with its files written. Raises NotNowError."""
+        """Returns the record (state) of the container with the claim, with its files written. Raises NotNowError."""
         before = self._records.of_claim(uid)
         if before is not None and not (before.devices and self._injector.written(before)):
             before = None
@@ -96,7 +96,7 @@ class ClaimStarts:
         return self._starter.start(wanted, CLAIM)
 
     def _wanted(self, namespace: str, name: str, uid: str) -> Wanted:
-        """The slices that the pod's grant has for the claim's container. Raises ApiError and NotNowError."""
+        """The slices that the pod's grant has for the container with the claim. Raises ApiError and NotNowError."""
         allocation = self._api.allocation(namespace, name)
         if allocation.uid != uid:
             raise NotNowError(
@@ -137,7 +137,10 @@ class ClaimStarts:
         return tuple(given[each] for each in granted)
 
     def _end(self, uid: str) -> None:
-        """Remove the record and files of the claim's container. Raises NotNowError while its pod has processes."""
+        """Remove the record (state) and files of the claim's container.
+
+        Raises NotNowError while its pod has processes.
+        """
         with self._starter.lock:
             record = self._records.of_claim(uid)
             if record is None:

@@ -1,4 +1,4 @@
-"""Reclaim: removes the files of containers that are gone, and restores damaged records of other containers."""
+"""Reclaim: removes files of containers that are gone, and restores damaged records (state) of other containers."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""Start: gives a starting container its slices, by limits or by a claim, and lets calls of the kubelet wait."""
+"""Start: gives a starting container its slices, by limits or a ResourceClaim, and lets calls of the kubelet wait."""
 
 import logging
 import threading

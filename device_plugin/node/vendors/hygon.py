@@ -115,7 +115,7 @@ class Hygon(Rocm):
 
     @property
     def ids(self) -> Pipes:
-        """The pipes, which are the ids of the slices."""
+        """The pipes: the numbers by which Hygon's driver distinguishes the slices of a card."""
         return self._pipes
 
     def scan(self) -> Scan[KfdCard]:

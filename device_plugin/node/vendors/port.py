@@ -144,7 +144,7 @@ class VendorIds(Protocol):
         """
 
     def release(self, card: str, vendor_id: int) -> None:
-        """Note that the slice with this id has just ended."""
+        """Note that the slice with this driver's id has just ended."""
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
         """The ids by card, read from a container's files because its record was lost; cards without an id are left out.
@@ -204,7 +204,7 @@ class Vendor(Protocol[P]):
 
     @property
     def ids(self) -> VendorIds | None:
-        """The ids of the slices of this vendor's cards; None if the driver needs no ids."""
+        """The object that gives slices of this vendor's cards their ids; None if the driver needs no ids."""
 
     def scan(self) -> Scan[P]:
         """All cards of the vendor. A card that cannot be read becomes a problem; the others are not affected."""

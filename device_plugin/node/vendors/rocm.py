@@ -132,7 +132,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def driver_slices(self, payload: KfdCard) -> Mapping[int, int] | None:
-        """Always None, because amdgpu keeps no records of slices."""
+        """Always None, because the driver (amdgpu) knows no slices."""
         del payload
         return None
 
