@@ -28,11 +28,11 @@ class ClaimWatch:
         self.watch: ListWatch[Any] = ListWatch(api, RESOURCE_CLAIMS)
 
     def run(self) -> None:
-        """Follow the claims; returns once `stop` is set."""
+        """Follow the ResourceClaims; returns once `stop` is set."""
         feed(self.watch, self._stop, self._view.claim_news, on_error=self._failed)
 
     def why_not_listed(self) -> str:
-        """The reason why no claims could be listed, as text; empty if they were, or nothing has failed yet."""
+        """The reason why no ResourceClaims could be listed, as text; empty if they were, or nothing has failed yet."""
         return "" if "claims" in self._view.listed else self._error
 
     def _failed(self, error: ApiError) -> None:

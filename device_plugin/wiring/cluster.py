@@ -1,4 +1,4 @@
-"""Builds the cluster service: its watches, its loops and two HTTP servers, which share one view of the cluster."""
+"""Builds the cluster service: its watches, its loops and two HTTP servers, which share one state of the cluster."""
 
 import gc
 import logging
@@ -146,7 +146,7 @@ class ClusterService(Replica):
         }
 
     def _claim_loops(self) -> Mapping[str, Callable[[], None]]:
-        """The loops that serve claims; none if claims are not served."""
+        """The loops that serve ResourceClaims; none if these are not served."""
         if self._claims is None or self._claim_touch is None:
             return {}
         return {

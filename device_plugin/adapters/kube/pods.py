@@ -54,7 +54,7 @@ _EMPTY: _Resources = ({}, NOTHING, (), ())
 
 
 class _Asked(NamedTuple):
-    """A container: those of its limits that are kept, the CPU, memory and disk that it requests, and its claims."""
+    """A container: its kept limits, the CPU, memory and disk that it requests, and the ResourceClaims that it uses."""
 
     name: str
     kind: ContainerKind

@@ -84,7 +84,7 @@ class Volume(Struct):
 
 
 class PodClaim(Struct):
-    """A claim in a pod's spec or in its status; in the spec without a name if it is made from a template."""
+    """A ResourceClaim in a pod's spec or in its status; in the spec without a name if it is made from a template."""
 
     name: str = ""
     resource_claim_name: str | None = None

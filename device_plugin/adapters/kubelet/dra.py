@@ -1,4 +1,4 @@
-"""One card family's DRA driver: a gRPC server that the kubelet registers, and calls to prepare and end claims.
+"""One card family's DRA driver: a gRPC server that the kubelet calls to prepare and to end ResourceClaims.
 
 k8s.io/kubelet/pkg/apis: pluginregistration/v1, dra/v1, dra-health/v1alpha1. The kubelet watches the folder
 plugins_registry, and registers the driver of each socket there. PluginInfo names no other endpoint, so the kubelet
@@ -48,7 +48,7 @@ class ClaimHandler(Protocol):
         """Prepare the start of the ResourceClaim's container within `seconds`. Raises VgpuError if it cannot start."""
 
     def unprepare(self, uid: str, seconds: float) -> None:
-        """Remove what was prepared for the claim within `seconds`. Raises VgpuError if it is still in use."""
+        """Remove what was prepared for the ResourceClaim within `seconds`. Raises VgpuError if it is still in use."""
 
 
 class DraServer(
@@ -136,7 +136,7 @@ class DraServer(
     def NodePrepareResources(
         self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
-        """Prepare all claims of the call, or answer with one error for all of them.
+        """Prepare all ResourceClaims of the call, or answer with one error for all of them.
 
         The kubelet keeps the devices that it got for some claims of a call in which others failed. It asks for all of
         them again, and then has these devices twice.
@@ -155,7 +155,7 @@ class DraServer(
     def NodeUnprepareResources(
         self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
-        """Remove what was prepared for the claims; a claim that is still in use is answered with an error."""
+        """Remove what was prepared for these ResourceClaims; a claim that is still in use is answered with an error."""
         deadline = _deadline(context)
         found: dict[str, pb.NodeUnprepareResourceResponse] = {}
         for each in request.claims:

@@ -32,7 +32,7 @@ class DeviceStreams(Generic[State]):
             return self._open > 0
 
     def update(self, devices: Mapping[str, State]) -> None:
-        """Send the states of all devices on the open streams, if one has changed."""
+        """Send the states (health, for example) of all devices on the open streams, if one has changed."""
         with self._changed:
             if devices != self._devices:
                 self._devices = dict(devices)
