@@ -183,7 +183,7 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
 
 
 def _reason(job: Mapping[str, Any]) -> str:
-    """Returns the reason why the job waits or keeps its width; empty if it only runs, which its row shows."""
+    """Returns the reason why the job waits or keeps its number of pods; empty if it only runs, which its row shows."""
     just_runs = job["phase"] == JobPhase.RUNNING.value and "; " not in job["why"]
     return "" if just_runs else job["why"] or (job["waitsFor"] and f"waits for {job['waitsFor']}")
 

@@ -247,7 +247,7 @@ class Conversion:
             annotations.write(ours.SLICES, str(most), "the requests")
 
     def _spec(self, spec: Object, claimed: Mapping[str, Ask]) -> None:
-        """Convert the other product's claims, schedulerName and runtimeClassName; remark on its node selectors."""
+        """Convert the other product's ResourceClaims, schedulerName, runtimeClassName; remark on its node selectors."""
         self._release(spec, claimed)
         if spec.get("schedulerName") not in (None, "default-scheduler", SCHEDULER):
             self.remarks.append(f"schedulerName {spec['schedulerName']} is now {SCHEDULER}")

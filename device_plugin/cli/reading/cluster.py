@@ -183,7 +183,7 @@ class ClusterReading:
     namespace: str = ""
 
     def with_use(self, uses: Mapping[SliceKey, SliceUse]) -> "ClusterReading":
-        """Returns the reading with the use of slices, as far as `uses` has it."""
+        """Returns this reading of the cluster with the use of slices, as far as `uses` has it."""
         return replace(self, nodes={name: node.with_use(uses) for name, node in self.nodes.items()})
 
     def cards(self) -> Iterator[CardReading]:

@@ -87,7 +87,10 @@ class ClusterReader:
         return not self._followed
 
     def read_nodes(self) -> ClusterReading:
-        """List only nodes; returns a reading without holders. Raises ApiError unless only a right is missing."""
+        """List only nodes; returns a reading without pods that hold slices.
+
+        Raises ApiError unless only a right is missing.
+        """
         self._nodes()
         return self.reading()
 

@@ -115,7 +115,7 @@ class PodLog:
         return as_line(problem) if process.returncode else ""
 
     def _read(self, line: bytes) -> tuple[bytes, bool]:
-        """Returns the line with the prefix in place of its time, and true if it was not printed before."""
+        """Returns the line with its pod's prefix in place of the time, and true if it was not printed before."""
         found = _TIMED.match(line)
         if found is None:
             return self._prefix + line, True

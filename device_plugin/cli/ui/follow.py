@@ -46,7 +46,7 @@ MOST_FAULTS = 100
 
 
 class ClusterFollower:
-    """Keeps `entries` up to date with the cluster, from `start` until `close`."""
+    """Keeps `entries`, the objects that the page shows, up to date with the cluster, from `start` until `close`."""
 
     def __init__(
         self, client: KubeClient, entries: PageEntries, prefixes: Sequence[str], *,

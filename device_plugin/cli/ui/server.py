@@ -217,7 +217,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
 
     @abstractmethod
     def reader(self) -> Reader | None:
-        """Returns the entries that the sender of the request may read; None if the sender is not known."""
+        """Returns the page's entries that the sender of the request may read; None if the sender is not known."""
 
     @abstractmethod
     def lasts(self) -> bool:

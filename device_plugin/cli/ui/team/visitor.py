@@ -57,7 +57,7 @@ class Sight:
     spaces: Spaces
 
     def shows(self, spaces: Spaces) -> bool:
-        """True if the person may see an entry that is about all of these."""
+        """True if the person may see an entry of the page that is about all of these spaces."""
         return self.everything or spaces <= self.spaces
 
     def pods_of(self, namespace: str) -> bool:
