@@ -34,7 +34,7 @@ class Record:
 
 
 def create(folder: Path) -> None:
-    """Create the empty file of the driver's records; processes of any user can write it."""
+    """Create the empty file in which the driver keeps the slices in use; processes of any user can write it."""
     path = folder / "state/pipes"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bytes(CARDS * PIPES * RECORD.size))

@@ -58,7 +58,10 @@ struct config {
 	struct card cards[CONFIG_MAX_CARDS]; /* the i-th card has index i in the file of counters too */
 };
 
-/* Parses `length` bytes of vgpu.conf; the spans of `config` point into `text`. Returns NULL, or the fault as text. */
+/*
+ * Parses `length` bytes of vgpu.conf; the spans of `config` point into `text`. Returns NULL on success, else the fault
+ * as text.
+ */
 const char *config_parse(const char *text, size_t length, struct config *config);
 
 /* The two words of the limit that a container asked for, as people write it: `hygon.com/dcu-mem:` and `4`. */

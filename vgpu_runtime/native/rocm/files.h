@@ -20,8 +20,8 @@
 #define FILE_OF(key) ((unsigned)((key) >> 32))
 
 /*
- * Returns the number of the open file of a render node's descriptor, or -1; with `mark`, a file without a number gets
- * one.
+ * Returns the number of the open file to which a render node's descriptor `fd` belongs; -1 if it has none. With `mark`,
+ * a file without a number gets one.
  */
 int files_find(int fd, bool mark);
 

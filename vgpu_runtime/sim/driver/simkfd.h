@@ -22,7 +22,7 @@
 #define SIM_MAX_CARDS 16
 #define SIM_MAX_UNITS 1024 /* the most bits that the kernel allows in a CU mask */
 #define SIM_MASK_WORDS (SIM_MAX_UNITS / 32)
-#define SIM_PIPES 20 /* the number of pipes of a Hygon card */
+#define SIM_PIPES 20 /* the number of pipes, and so of slices at a time, of a Hygon card */
 #define SIM_EXPORT __attribute__((visibility("default")))
 
 /* The sizes, in bytes per XCC, that the kernel requires of a compute queue's save area: see ../save_area.py. */
@@ -69,7 +69,7 @@ int sim_card_index(uint32_t gpu_id); /* -1 if there is no such card, or it is hi
 struct sim_slice {
 	bool cut; /* true if there is a vdev file for the card */
 	const char *refused; /* the reason why the slice is refused, in one word; NULL if it is not */
-	bool begun; /* true once the slice has its pipe */
+	bool begun; /* true once the driver has given the slice its pipe, a number */
 	uint32_t units;
 	uint32_t pipe;
 	uint64_t vram_bytes;
@@ -80,7 +80,7 @@ void sim_slice_begin(void);
 void sim_slice_forget(void);
 
 /* pipes.c: gives the slices of Hygon cards their pipes */
-const char *sim_pipe_take(int card, const struct sim_slice *slice); /* NULL, or the reason of a failure in one word */
+const char *sim_pipe_take(int card, const struct sim_slice *slice); /* NULL on success, else the reason in one word */
 void sim_pipe_forget(void);
 
 /* slice_files.c: returns a descriptor of the file with the slice's figures; -1 if the slice changes nothing in it */
@@ -131,7 +131,7 @@ int sim_device_watcher(int card); /* this library's own descriptor of the card's
 int sim_stat(int fd, struct stat *st); /* the kernel's own fstat(2) */
 int sim_open_again(int fd); /* opens the same inode again, as another open file; its descriptor, or -1 */
 int sim_raise(int fd); /* moves the file to a descriptor number that programs do not use; -1 on failure */
-int sim_lock(int fd, int command, short type, int64_t byte); /* fcntl(2) for a lock of one byte, again if interrupted */
+int sim_lock(int fd, int command, short type, int64_t byte); /* as fcntl(2), for one byte; repeated if interrupted */
 bool sim_mark(int fd, int64_t byte); /* locks the byte for as long as the open file exists */
 bool sim_is_marked(int fd, int64_t byte); /* true if an open file other than that of `fd` has locked the byte */
 void sim_device_discard(int card, uint64_t offset, uint64_t bytes); /* frees the host's memory behind it */
