@@ -83,7 +83,9 @@ class Worth:
         return self._of_nodes(view, cards), cards
 
     def lost_by_slice(self, view: NodeView, mib: Ints, cores: Ints, cpu: int) -> Floats:
-        """The change of a node's worth if a card gives `mib` and `cores`, and the host `cpu`; shape (nodes, cards).
+        """The change of a node's worth for later pods if a card gives `mib` and `cores`, and the host `cpu`.
+
+        Shape (nodes, cards).
 
         The value is undefined for a card with less than `mib` or `cores` free.
         """

@@ -324,7 +324,10 @@ class KindSizes:
 
 
 class CardFit:
-    """Compares one request with the cards of `columns`; `mib` and `cores` are the request's size on each card."""
+    """Compares one request with many cards, given as arrays (`columns`).
+
+    `mib` and `cores` are the request's size on each card.
+    """
 
     def __init__(self, columns: Columns, sizes: KindSizes) -> None:
         self._columns = columns
