@@ -46,9 +46,11 @@ class Transaction:
 
 
 class Ledger(Followed, LedgerView):
-    """Holdings and inventories by node. A holding stays when its card or node disappears.
+    """Holds, by node, the inventory and the holdings (slices and host amounts that pods and others have there).
 
-    The record of a node is replaced with every change, never modified, so that snapshots and rollbacks are cheap.
+    A holding stays when its card or node disappears.
+
+    The state of a node is replaced with every change, never modified, so that snapshots and rollbacks are cheap.
     """
 
     def __init__(self) -> None:
@@ -108,7 +110,7 @@ class Ledger(Followed, LedgerView):
         return self.put(Holding.of(grant, host))
 
     def put(self, holding: Holding) -> tuple[Conflict, ...]:
-        """Record a holding, which replaces the holder's earlier holding; returns the conflicts of its grant.
+        """Record a holder's slices and host amounts (holding) in place of its earlier ones; returns its conflicts.
 
         A holding with conflicts is recorded too: the ledger shows the facts, and the caller decides which pod loses.
         """

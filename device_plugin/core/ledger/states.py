@@ -75,7 +75,7 @@ class CardState(Struct, frozen=True, gc=False):
 
 
 class NodeState(Struct, frozen=True, gc=False):
-    """A node's `cards` in order of their uuids, and the holdings on its cards and its host.
+    """A node's `cards` in order of their uuids, and the holdings (what pods and others have) on its cards and host.
 
     - `inventory` is None if the agent publishes none; holdings there stay.
     - `holdings` are by holder. `held` has their slices by the uuid of the card, even of cards that are gone.
