@@ -110,7 +110,7 @@ def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
 class KnownPods:
     """Holds the pods that ask for slices or hold some, by UID, and the UIDs of pods that are gone.
 
-    `source` reads requests from claims. Callers hold the cluster view's lock, unless a method says otherwise.
+    `source` reads requests from ResourceClaims. Callers hold the cluster view's lock, unless a method says otherwise.
     """
 
     def __init__(self, prefixes: Collection[str], source: RequestSource = NO_CLAIMS) -> None:
