@@ -24,7 +24,9 @@ MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
-    """Counts the requests of pods in the `target` workload, after the pods have existed for STAY_SECONDS.
+    """Counts pods' requests in `target`, the mix of requests expected later, once the pods have existed for a while.
+
+    They must have existed for STAY_SECONDS.
 
     Callers hold the cluster view's lock. Times are in seconds of the cluster view's clock.
     """

@@ -107,7 +107,7 @@ class Binder(Service):
     def _send(self, claimed: Reservation, api: Api) -> None:
         """Send the Binding of a reservation in stage BINDING. Raises BindError if the pod is not known to be bound.
 
-        If the Binding is refused, the pod's claims are cleared before the reservation ends.
+        If the Binding is refused, the pod's ResourceClaims are cleared before the reservation ends.
         """
         uid, grant = claimed.pod.uid, claimed.grant.encode()
         if not self._fenced():

@@ -24,7 +24,7 @@ MOST = 16
 
 @dataclass(slots=True)
 class _Starting:
-    """A bound pod that does not run, and the times at which to touch it. `touched` is the time of its last touch."""
+    """A bound pod that does not run, and when to touch it (change an annotation). `touched` is its last touch."""
 
     pod: Pod
     due: list[float] = field(default_factory=list)

@@ -33,7 +33,10 @@ class Verdict(Struct, frozen=True):
 
 
 class Filter(Service):
-    """Answers /filter. It may be called from any thread."""
+    """Answers kube-scheduler's /filter: the chosen node, where slices are then reserved, or a refusal.
+
+    It may be called from any thread.
+    """
 
     def __init__(self, shared: Shared, counts: Counts) -> None:
         super().__init__(shared)

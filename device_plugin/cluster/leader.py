@@ -18,7 +18,10 @@ _BEGINNING = (
 
 
 class Leader:
-    """The Lease as this replica reads it. One thread calls `observe`; any thread may call the other methods."""
+    """Decides by the Lease, as this replica reads it, whether this replica leads.
+
+    One thread calls `observe`; any thread may call the other methods.
+    """
 
     def __init__(
         self, pod_name: str, clock: Callable[[], float], fence_seconds: float = FENCE_SECONDS

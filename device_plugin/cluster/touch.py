@@ -70,15 +70,15 @@ class _Queue:
         self._uids: OrderedDict[str, deque[str]] = OrderedDict()
 
     def __bool__(self) -> bool:
-        """True if the round still has pods to try."""
+        """True if the queue still has pods to try in this round."""
         return bool(self._uids)
 
     def clear(self) -> None:
-        """End the round by removing all pods."""
+        """End the round by removing all pods from the queue."""
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Replace the queue by these pods.
+        """Replace the queue of refused pods to try by these pods, for a new round.
 
         In each namespace the pods that the previous round did not reach come first.
         """
@@ -264,9 +264,10 @@ class Touch(Service):
         return (beneficiary, waiting.alike) if beneficiary else waiting.alike
 
     def _awaited(self, waiting: Waiting) -> list[Grant]:
-        """The grants found for pods that were touched already: their slices are not free for the pod in `waiting`.
+        """The grants found for pods that were touched before: their slices are not free for the pod in `waiting`.
 
-        Grants for pods of late namespaces are left out, unless the namespace of the pod in `waiting` is late too.
+        A namespace is late if kube-scheduler has not asked for one of its touched pods in time. Grants for pods of late
+        namespaces are left out, unless the namespace of the pod in `waiting` is late too.
         """
         late = self._late if waiting.pod.namespace not in self._late else ()
         return [
