@@ -75,7 +75,7 @@ class Executor:
         """The writes to send now: the next write of each change under way, and the first of each step of the plan.
 
         There is at most one write for each Job. A plan is passed only once: later calls get an empty plan, and continue
-        the plan's steps by the records of the Jobs.
+        its steps by the Jobs' records (annotations with their changes).
         """
         found = {write.key: write for write in self._taken_back()}
         for write in self._without_room():

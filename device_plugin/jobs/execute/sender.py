@@ -106,8 +106,8 @@ class Sender:
         """Send the write once, and record the answer; true if the write was done.
 
         After an unclear answer the Job is read again before the next write. After a refusal no write of the Job is sent
-        for a while, and a width that the API server does not allow is fixed. Raises ConflictError if the Job has
-        another version by now.
+        for a while. If the API server refuses a new width, the Job's present width counts as fixed. Raises
+        ConflictError if the Job has another version by now.
         """
         job, name = write.managed.job, "/".join(write.key)
         try:
