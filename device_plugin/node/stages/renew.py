@@ -51,9 +51,11 @@ class Renewer:
         self._before: dict[str, frozenset[str]] = {}
 
     def step(self) -> None:
-        """Renew the ids of each container whose processes have ended since the latest step, unless it starts again.
+        """Renew the slices' driver ids of each container whose processes ended since the latest step.
 
-        Looks at nothing while no container has both a claim and ids.
+        A container that starts again already is left alone.
+
+        Looks at nothing while no container has both a ResourceClaim and such ids.
         """
         records = [each for each in self._records.all() if each.claim and each.vendor_ids]
         keys = {record.key for record in records}

@@ -1,7 +1,7 @@
 """Hygon's cards: cards of the KFD whose slices Hygon's own runtime enforces in the container too (by vdev files).
 
-The driver distinguishes the slices of a card by their pipes. It needs about a second to free a pipe, so a pipe rests
-for REST_SECONDS after its slice has ended.
+The driver distinguishes the slices of a card by numbers, their pipes. It needs about a second to free a pipe, so a pipe
+is not used again for REST_SECONDS after its slice has ended.
 """
 
 import re
@@ -58,7 +58,7 @@ class Pipes:
         self._left: dict[tuple[str, int], float] = {}
 
     def claim(self, card: str, taken: Collection[int], before: int | None = None) -> int:
-        """A pipe that is not in `taken`, and that no slice of the card had in the last REST_SECONDS.
+        """A pipe (slice number) that is not in `taken`, and that no slice of the card had in the last REST_SECONDS.
 
         `before` is the pipe of the container's previous start; this pipe rests too. Raises NoVendorIdError if no pipe
         is free.
@@ -81,7 +81,7 @@ class Pipes:
         self._left[card, vendor_id] = self._clock()
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """The pipes of a container's slices by card uuid, read from its vdev files; file i belongs to the i-th card."""
+        """The pipes (numbers) of a container's slices by card uuid, read from its vdev files: file i is for card i."""
         pipes = ((card, vdev.pipe_of(text(vdev.file_name(i)) or "")) for i, card in enumerate(cards))
         return {card: pipe for card, pipe in pipes if pipe is not None}
 
