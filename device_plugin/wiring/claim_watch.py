@@ -1,4 +1,4 @@
-"""Watches ResourceClaims, and says why they cannot be listed."""
+"""Watches ResourceClaims for a service, and says why they cannot be listed."""
 
 import logging
 import threading
