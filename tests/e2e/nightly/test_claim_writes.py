@@ -71,7 +71,9 @@ def _shown(seconds: list[float]) -> str:
 
 def _killed(kubectl: Kubectl, asked: Webhook, programs: tuple[str, ...]) -> dict[str, float]:
     """Kill these programs of the leader at the writes of all pods; returns the seconds until each pod runs."""
-    assert eventually(_all_lead, 120)
+    kubectl.create(slice_pod("first", mem=2, cores=5))
+    kubectl.running("first")  # a new leader places pods
+    kubectl.gone("first")
     replica = service.leader()
     names = (*BY_CLAIM, *BY_LIMITS)
     asked.writes = writes = HeldWrites({**BY_CLAIM, **BY_LIMITS})
@@ -120,11 +122,11 @@ def _remove(kubectl: Kubectl, names: tuple[str, ...], replica: str) -> None:
     assert eventually(lambda: not any(devices(found) for found in kubectl.items(CLAIMS)), 30)
     kubectl("delete", "resourceclaim", "--all", "--wait=true", "--timeout=60s")
     service.SYSTEM("delete", "pod", replica, "--wait=true", "--timeout=60s")
-    assert eventually(_all_lead, 120)
+    assert eventually(_are_ready, 120)
     assert eventually(lambda: service.held(service.leader()) == [], 30)
 
 
-def _all_lead() -> bool:
+def _are_ready() -> bool:
     """True if both replicas are Ready, and the leader is one of them."""
     found: dict[str, Any] = {name: service.SYSTEM.pod(name) for name in service.replicas()}
     return len(found) == 2 and all(map(is_ready, found.values())) and service.leader() in found
