@@ -1,4 +1,4 @@
-"""Jobs that wait for closed cards: they fit all cards of their pool, but not the open cards alone.
+"""Jobs that wait for closed cards: they fit all cards of their pool (part of the cards), but not the open cards.
 
 A card is closed while it gets no new slices but may later, for example because it is cordoned (module `empty_pool`).
 """

@@ -37,8 +37,8 @@ LEAST_USED, MOST_USED = 0.5, 0.9
 class _Wide:
     """A unit of waiting jobs that start together: the seconds that it has `waited`, and will `run`.
 
-    `over` is the share of the pool by which the unit's cards and the usual use together exceed the pool; above 0 the
-    unit is wide.
+    `over` says by which share of the pool's cards the unit and the usual use together exceed the pool. Above 0 the unit
+    is wide.
     """
 
     waited: float

@@ -51,7 +51,7 @@ def grow(draft: Draft, rules: Rules) -> None:
 
 
 def _next_width(job: JobState, cards: float, rules: Rules) -> int:
-    """The width to which a running job may grow in a pool of `cards` cards.
+    """The width (number of replicas) to which a running job may grow if its pool has `cards` cards.
 
     The result is above the job's largest width (`most`) if growing is not worth a restart.
     """

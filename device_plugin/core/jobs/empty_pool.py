@@ -41,7 +41,7 @@ _Where = tuple[NodeSet | None, bool]
 
 
 class EmptyPool:
-    """The nodes of a pool without any holding: it finds how much the pool could hold if nothing ran.
+    """Finds how much the nodes of a pool (part of the cards) could hold if nothing ran.
 
     `index` finds the nodes that constraints allow; None allows all nodes. A new object is made when the nodes change.
     Answers about a request are kept only while a job has that request.

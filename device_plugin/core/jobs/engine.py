@@ -116,7 +116,7 @@ def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
 
 
 def _too_large(group: Sequence[JobSpec], room: Room) -> str:
-    """The reason why an empty pool could not hold the Jobs of a group together, as text; empty if it might hold them.
+    """The reason why all cards could not hold a group's Jobs even if nothing ran, as text; empty if they might.
 
     Also empty if one Job alone is too large, because that Job gets a text of its own.
     """

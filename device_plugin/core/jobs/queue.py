@@ -75,7 +75,7 @@ def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
-    """True if the job was stopped, or as a split was started or resized, less than `cooldown_s` ago.
+    """True if the job was stopped, or is a split that was started or resized, less than `cooldown_s` ago.
 
     A split (a job of sub-tasks) counts only while it could run more sub-tasks.
 
@@ -139,7 +139,7 @@ def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Un
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """Yield the units of jobs in turns: each time the next unit of the queue that has the fewest cards for its weight.
+    """Yield the units (jobs that start together) in turns: the next of the queue with the fewest cards for its weight.
 
     If queues are equal, a queue whose next unit is due comes first, then the queue whose next unit has waited longest.
     """
@@ -164,9 +164,11 @@ def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Itera
 def _by_service(
     units: Iterable[Unit], now: float, service: "_Service", width: Callable[[JobState], int]
 ) -> Iterator[Unit]:
-    """Yield a queue's units of jobs, due units first: each time the first unit of the user with the least service.
+    """Yield a queue's units, due ones first: each time the first unit of the user with the least service.
 
-    A split comes again in its user's next turn while its `width` grows.
+    A unit is jobs that start together; service is past card-seconds; a unit is due if it has waited too long.
+
+    A split (a job of sub-tasks) comes again in its user's next turn while its `width` grows.
     """
     lines: dict[User, deque[tuple[int, Unit]]] = {}
     for position, unit in enumerate(units):
@@ -204,7 +206,7 @@ def share(draft: Draft, queue: str, rules: Rules) -> float:
 
 
 def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
-    """The units of jobs that may be admitted: waiting jobs, and splits that could run more sub-tasks.
+    """The units (jobs that start together) that may be admitted: waiting jobs, and splits with more sub-tasks to run.
 
     The jobs of a group are one unit. A group is left out while one of its Jobs is missing, on hold or being stopped,
     because all of its Jobs start together.

@@ -106,9 +106,9 @@ class Rearrangement:
         return max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
 
     def _once_more(self, unit: Unit, behind: Behind) -> bool:
-        """Admit the unit if the job that shrank for the previous, equal unit can shrink again; true if that was done.
+        """Admit the unit if the job that shrank for the previous, equal unit can shrink again; true if it was admitted.
 
-        So 64 equal jobs do not need 64 searches.
+        A unit is jobs that start together. So 64 equal jobs do not need 64 searches.
         """
         if self._last is None or self._last[0] != _asked(unit):
             return False
@@ -118,7 +118,7 @@ class Rearrangement:
         return self._apply(unit, [self._kept(((job, job.floor),), self._lacking(unit))], behind)
 
     def stopped(self, unit: Unit) -> bool:
-        """True if running jobs of the unit's group stop in this plan, or if the unit is a split that gives cards.
+        """True if running jobs of the unit's group stop in this plan, or it is a split (sub-tasks) that gives cards.
 
         Such a unit is not admitted in this round: a group starts with all of its Jobs.
         """
@@ -259,7 +259,7 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """Admit further units of jobs until at most as many freed cards stay idle as are used; returns these units.
+        """Admit further units of jobs until no more of the freed cards stay idle than are used; returns these units.
 
         None if too few units fit. A due unit needs no further units. A split first gets more of its own sub-tasks,
         which are not among the returned units.
@@ -336,7 +336,7 @@ def _largest(unit: Unit) -> JobSpec:
 
 
 def fits(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs on free cards, or one more sub-task of a split; false, without a change, if they do not all fit.
+    """Admit the jobs on free cards, or one more sub-task of a split; false, and no change, if not all of them fit.
 
     An elastic job gets the width asked for if that fits, else its least width. It is not narrowed for other waiting
     jobs, because equal jobs end earlier, on average, one after another than side by side.
@@ -358,7 +358,7 @@ def fits_least(draft: Draft, unit: Unit) -> bool:
 
 
 def widened(draft: Draft, unit: Unit) -> bool:
-    """Admit the unit's jobs in the draft, each with its least width, or one more sub-task of a split.
+    """Admit the unit's jobs in the draft (plan), each with its least replicas, or one more sub-task of a split.
 
     Returns false if a job does not fit: the jobs before it stay admitted, and the caller must undo that.
     """

@@ -137,7 +137,9 @@ class Reservations:
             self._draft.unreserved[job.spec.key] = why
 
     def backfill(self, unit: Unit) -> bool:
-        """Admit a unit of jobs on reserved cards if it ends before the reservation starts; else false, and no change.
+        """Admit a unit of jobs on reserved cards if it ends before the jobs start for which these are kept.
+
+        Returns false, without a change, if it may not be admitted.
 
         A unit whose end is not known, and a job of sub-tasks, are not admitted. A user with a job that runs for longer
         than declared is excluded, because the user's declarations are not reliable.
@@ -181,7 +183,7 @@ class Reservations:
         return started
 
     def end_answered(self, stopped: Callable[[Unit], bool]) -> None:
-        """End reservations that are needed no more: the unit's jobs started on other cards, or their group is stopped.
+        """End reservations that are needed no more: the jobs started on other cards, or their group is stopped.
 
         `stopped` is true for a unit whose group is stopped in this plan.
         """
@@ -273,7 +275,7 @@ class Reservations:
     def _vacated(
         self, unit: Unit, stoppable: Collection[JobKey], ended: Collection[JobKey]
     ) -> Sequence[Place] | None:
-        """The places of the unit's jobs if jobs without a known end left one node after another until the unit fits.
+        """The nodes and cards of the unit's jobs if jobs without a known end left node after node until the unit fits.
 
         None if the unit never fits. At first, jobs whose end is probably far stay; if the unit does not fit then, they
         leave too. Long-running jobs of the unit's user always stay. Neither rule keeps a job of `stoppable`. The jobs

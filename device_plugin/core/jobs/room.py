@@ -53,13 +53,13 @@ class Room(Protocol):
         """An upper bound of the number of further replicas of the job that fit."""
 
     def capacity(self, job: JobSpec, /, *, closed: bool = False) -> int:
-        """An upper bound of the number of the job's replicas that fit if the pool is empty.
+        """An upper bound of the number of the job's replicas that fit if nothing holds the pool's cards.
 
         With `closed`, closed cards, which get no new slices now, count too.
         """
 
     def may_hold(self, jobs: Sequence[JobSpec], /, *, closed: bool = False) -> bool:
-        """False if an empty pool has too few cards for the least widths of all jobs together.
+        """False if the pool has too few cards, even empty, for the least numbers of replicas of all jobs together.
 
         True does not mean that they fit, because nodes are not considered. With `closed` the closed cards count too.
         """

@@ -24,7 +24,7 @@ class Share(SearchBudget):
 class RoundBudget:
     """At most `looks` comparisons of a request with a card in a round, divided equally among `users`.
 
-    Without users each may take all.
+    A comparison is a look. Without users each may take all looks.
 
     A user gets at least USER_LOOKS, so with very many users the first users may take all looks.
     """

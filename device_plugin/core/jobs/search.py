@@ -179,9 +179,9 @@ class Search:
         return self._emptied
 
     def capacity(self, job: JobSpec, pool: EmptyPool, *, closed: bool) -> int:
-        """An upper bound of the job's replicas that fit the empty `pool`; with `closed` its closed cards count too.
+        """An upper bound of the job's replicas that fit `pool` when empty; with `closed` its closed cards count too.
 
-        UNBOUNDED if the answer is not known yet and the user has no looks left.
+        UNBOUNDED if the answer is not known yet and the user has no looks (comparisons with a card) left.
         """
         found = pool.known_capacity(job, closed=closed)
         if found is not None:

@@ -166,7 +166,7 @@ class _Found:
             self.refused[spec.key] = offers(found)
 
     def size_running(self, job: JobState, goal: Goal) -> None:
-        """Find the width that a running job needs, if its rate is known; else record why it is not sized yet.
+        """Find the number of replicas that a running job needs, if its rate is known; else record why it is not found.
 
         The job keeps the width that is written on it; the engine changes it later to the width found.
         """
