@@ -98,7 +98,7 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class AllocatedDevice(Struct, frozen=True, gc=False):
-    """A device in a claim's allocation: the claim's request, the driver, the pool, the device's name and its share.
+    """A device in a ResourceClaim's allocation: the claim's request, driver, pool (node), device name and share.
 
     Each claim that uses a part of a device has a share of its own, with a UUID.
     """

@@ -103,7 +103,7 @@ class Resize:
 
     @property
     def past(self) -> "Resize":
-        """A copy of the record without its change: without grants, and ended.
+        """A copy of the record without its change of the width: without grants, and ended.
 
         The other fields still decide the Job's later turns in the queue.
         """

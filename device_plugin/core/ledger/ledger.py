@@ -130,7 +130,7 @@ class Ledger(Followed, LedgerView):
         return before
 
     def expired(self, now: float) -> list[str]:
-        """The UIDs of the pods whose holdings expired at or before `now`; the holdings stay until they are released.
+        """The UIDs of the pods whose holdings (slices) expired at or before `now`; these stay until they are released.
 
         Holdings of reports and promises are not listed.
         """

@@ -58,7 +58,7 @@ class Followed:
 
 
 class LedgerView:
-    """Reads the records of nodes and the holdings of a ledger or a snapshot.
+    """Reads the states of nodes, and what each holder has (holdings), of a ledger or a snapshot.
 
     `_unbound` are the holdings that are reservations or expire.
     """

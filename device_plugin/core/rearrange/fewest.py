@@ -60,7 +60,7 @@ def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
 
 
 def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> VictimSet | None:
-    """The fewest pods of `ranks` that must leave so that the request fits; empty if it fits already.
+    """The fewest of the pods in `ranks` that must leave so that the request fits; empty if it fits already.
 
     None if the request does not fit even after all of them left. `cards` are the cards of one serving node. The host's
     CPU and memory are not compared.
