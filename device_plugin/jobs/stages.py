@@ -146,7 +146,7 @@ def promised_widths(
 
 
 def wanted(record: Resize, jobs: Mapping[JobKey, Managed], held: Set[GroupKey]) -> bool:
-    """True if a shrink still helps: its beneficiary waits, and was not started after the record was written.
+    """True if a shrink still helps: the job that gets the cards waits, and was not started after the record.
 
     The beneficiary may also be a running split, a Job of sub-tasks, that waits until more of them may run at a time. A
     shrink without a beneficiary always helps. A shrink for a group in `held` does not help, because none of that

@@ -320,7 +320,7 @@ class Executor:
         ]
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
-        """The next write of a Job whose record announces a change.
+        """The next write of a Job whose record (annotation) announces a change of its width.
 
         The write carries the change out, drops the record if the change is not possible or helps no job any more, or
         asks the program for a checkpoint. There is no write while the program may still answer.
@@ -459,8 +459,8 @@ class Executor:
     ) -> Iterator[Write]:
         """The write that announces a shrink or stop; it promises the slices of the leaving pods to the other job.
 
-        There is no write if the beneficiary does not wait any more, if the Job has another width by now, or if it may
-        not lose these pods.
+        There is no write if the other job (the beneficiary) does not wait any more, if the Job has another width by
+        now, or if it may not lose these pods.
         """
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None

@@ -256,7 +256,7 @@ class PoolLeases:
         return _encoded({}) if now - self._empty_since < REPLACED_SECONDS else ""
 
     def _numbered(self, wanted: Collection[str]) -> Numbers:
-        """The wanted pools by the numbers of their Leases.
+        """The wanted pools (parts of the cards) by the numbers of their Leases.
 
         As long as a planner may act by an earlier note, a pool keeps its number, and a number keeps its pool.
         """

@@ -25,7 +25,7 @@ from device_plugin.state.managed import Managed
 
 @dataclass(frozen=True, slots=True)
 class PoolChoice:
-    """Waiting Jobs that are planned together, and the pools that they fit.
+    """Waiting Jobs that are planned together, and the pools (parts of the cards) that they fit.
 
     `pool` is the present pool of the Jobs, None until one is chosen. The pool may change until one of the Jobs has run.
     """
@@ -92,7 +92,7 @@ def _nodes(job: Managed) -> Iterator[str]:
 
 
 def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
-    """The pool for Jobs that fit no pool; None if there is no pool.
+    """The pool (part of the cards) for Jobs that fit no pool; None if there is no pool.
 
     The planner of this pool reports that the Jobs fit nowhere.
 
@@ -110,7 +110,7 @@ def _fresh(job: Managed) -> bool:
 
 
 def _pinned(job: Managed, pool: Pool, key: str) -> Managed:
-    """The Job, with a node selector for its pool's nodes if it has never run; else the Job unchanged.
+    """The Job, with a node selector for the nodes of its pool (part of the cards) if it has never run; else as it is.
 
     A Job without cards, a workload of another kind with sets of pods, and a Job that names the pool itself stay
     unchanged too.

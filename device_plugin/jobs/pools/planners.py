@@ -31,7 +31,7 @@ class PoolPlanner:
 
 
 class Planners:
-    """Makes a planner for each pool whose Lease this replica holds, and runs their rounds.
+    """Makes a planner for each pool (part of the cards) whose Lease this replica holds, and runs their rounds.
 
     One thread calls `step`; any thread may call the other methods. `clock` is a monotonic clock; `work` returns the
     processor time of the calling thread. Both are in seconds.
@@ -131,7 +131,7 @@ class Planners:
         return self._pools
 
     def holders(self) -> Mapping[str, str]:
-        """The name of the replica that plans each pool that has jobs, empty for a pool without a planner.
+        """The name of the replica that plans each pool (part of the cards) with jobs; empty for one without a planner.
 
         The mapping is empty if there is only one pool.
         """
@@ -143,7 +143,7 @@ class Planners:
         return "" if pool is None or pool in self._of_pools else self._leases.planners().get(str(pool), "")
 
     def of(self, job: JobKey) -> tuple[PoolPlanner | None, str]:
-        """The planner of the Job's pool, and, if there are several pools, a text that says who plans this pool.
+        """The planner of the Job's pool (part of the cards), and a text that says who plans it if there are several.
 
         The planner is None if this replica has none for the pool, or if no pool is chosen for the Job yet.
         """
