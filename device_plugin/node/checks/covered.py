@@ -43,7 +43,7 @@ Files = Sequence[tuple[Path, str]]
 
 @dataclass(slots=True)
 class _Container:
-    """The state of a container. `record` is the record of its latest start, which was first seen at `started`.
+    """The findings about one container. `record` is the agent's record of its latest start, first seen at `started`.
 
     `identified` is true if a process of the container was found by its mounts since that start.
     """

@@ -56,7 +56,7 @@ class _ContainerNames:
         self.known = {cgroup: name for cgroup, name in self.known.items() if cgroup[0] in kept}
 
     def of(self, cgroup: Cgroup, members: Sequence[int], records: Sequence[Record]) -> str | None:
-        """The name of the container in this cgroup: the only one of `records`, or the one shown by a process' mounts.
+        """The name of the container in this cgroup: that of the only record, or the name that process mounts show.
 
         None if the mounts of no process show it. `members` are the cgroup's processes.
         """

@@ -32,7 +32,7 @@ START_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Container:
-    """The state of a container. `record` is the record of its latest start.
+    """The findings about one container. `record` is the agent's record of its latest start.
 
     `holders` are the container's processes that hold memory or a queue of a card. `reported` are the events that were
     posted, also at earlier starts, so that a container that starts again and again is reported once.

@@ -45,7 +45,8 @@ Key = tuple[str, str]
 class FileKind:
     """A kind of file that every container has. `size` is in bytes, whole pages; `create` makes such a file at a path.
 
-    The first `held` bytes get their blocks back where a tenant has freed them. `version` is the version of the layout.
+    The first `held` bytes get their disk blocks back where a tenant has freed them. `version` is the version of the
+    layout.
     """
 
     name: str

@@ -217,7 +217,7 @@ class Injector:
         self._records.put(wanted.record(self._ids.read(wanted.key, wanted.slices)))
 
     def renew(self, record: Record) -> None:
-        """Give the slices of a container that asked by a claim new ids, in its record and in its files.
+        """Give the slices of a container with a ResourceClaim new driver ids, in its record and in its files.
 
         The files are written in place: a container that is just being created reads the new ids too. Raises
         NoVendorIdError if no id is free now, and OSError.

@@ -61,7 +61,7 @@ class ClaimStarts:
         self._waiting.stop()
 
     def prepare(self, namespace: str, name: str, uid: str, seconds: float) -> PreparedClaim:
-        """Write the files of the container that uses the claim, and return what the kubelet gives to the container.
+        """Write the files of the container with this ResourceClaim; returns what the kubelet gives to the container.
 
         If the reason for an error may end by itself soon, it waits up to `seconds` first. Raises NotNowError: the
         kubelet then tries again.
@@ -72,7 +72,7 @@ class ClaimStarts:
         return PreparedClaim(f"{KIND}={record.names[CLAIM]}", record.devices)
 
     def unprepare(self, uid: str, seconds: float) -> None:
-        """Remove the files of the container that used the claim of this UID, once its pod has no processes.
+        """Remove the files of the container with the ResourceClaim of this UID, once its pod has no processes.
 
         Raises NotNowError if the pod's processes do not end within END_SECONDS or `seconds`.
         """
@@ -118,7 +118,7 @@ class ClaimStarts:
         return replace(wanted, devices=self._devices(allocation, wanted))
 
     def _devices(self, allocation: Allocation, wanted: Wanted) -> tuple[AllocatedDevice, ...]:
-        """The claim's devices in the order of the slices; empty if a card is not shared now.
+        """The ResourceClaim's devices in the order of the slices; empty if a card is not shared now.
 
         Raises NotNowError if the devices are not those of the slices.
         """

@@ -126,7 +126,7 @@ class Reclaimer:
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
-        """Restore damaged records from their pods' grants, and post an event for each damaged record.
+        """Restore containers' damaged records from their pods' grants, and post an event for each damaged record.
 
         A damaged record is forgotten when its pod and all processes of the pod are gone. Does nothing before the first
         list of pods.

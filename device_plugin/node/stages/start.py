@@ -26,7 +26,9 @@ LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 
 
 class Starter:
-    """Decides whether starting containers may have their slices, and writes records and files. Safe from any thread.
+    """Decides whether starting containers may have their slices, and writes their records (state) and files.
+
+    Safe from any thread.
 
     `cards` returns the shared cards, by uuid.
     """
@@ -50,7 +52,7 @@ class Starter:
         self.lock = threading.Lock()
 
     def start(self, wanted: Wanted, carrier: str) -> Record:
-        """Write the container's record and files, notify the runtimes, and set the kernel's limits.
+        """Write the container's record (state) and files, notify the runtimes, and set the kernel's limits.
 
         `carrier` names the CDI device that brings the files into the container. Returns the record. Raises NotNowError
         if the container may not have its slices now, or a file cannot be written.
