@@ -116,7 +116,10 @@ class Filter(Service):
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """Keep the pod, which gets no decision now, and return its refusal; it is touched once this replica places."""
+        """Keep the pod, which gets no decision now, and return its refusal.
+
+        Once this replica places, the pod is touched: a write to it makes kube-scheduler ask again.
+        """
         # Keep the view's object of the pod: the copy that kube-scheduler sent would take memory in addition.
         known = self._view.pods.get(pod.uid) or pod
         self._allocator.waiting.postponed.put(pod.namespace, pod.uid, known)

@@ -149,11 +149,12 @@ class Touch(Service):
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """Forget touched pods that were placed, refused again or are gone, or were not asked for in ASKED_SECONDS.
+        """Forget touched pods that were placed or refused again, that are gone, or for which /filter was not called.
 
-        A namespace is late while kube-scheduler has not asked for one of its touched pods in PROMPT_SECONDS. The
-        namespace stays late for LATE_SECONDS, or until kube-scheduler asks for one of its pods. The slices found for
-        late pods, and for forgotten pods without a place, are offered to other pods: a new round is due.
+        kube-scheduler must call /filter for a touched pod within ASKED_SECONDS. If it has not done so after
+        PROMPT_SECONDS, the pod's namespace is late: for LATE_SECONDS, or until kube-scheduler calls for one of its
+        pods. Other pods may then have the slices that were found for late pods, or for forgotten pods without a place.
+        So a new round, which touches such other pods, begins at once.
         """
         offered = False
         with self._view.lock:
@@ -365,7 +366,7 @@ class Touch(Service):
     def _take_postponed(self, now: float) -> None:
         """Record the postponed pods (refused without a decision) as waiting, and begin a round, which touches them.
 
-        Called in every step: a /filter that began before the term may postpone its pod after the term began.
+        Called in every step. A call of /filter that began before this replica led may postpone its pod later.
         """
         for pod in self._allocator.waiting.postponed.take():
             with self._view.lock:

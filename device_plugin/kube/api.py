@@ -61,7 +61,7 @@ class Metadata(NamedTuple):
 
     @property
     def pods_label(self) -> str:
-        """Always empty: pods name such an object as their owner, and not by a label."""
+        """Always empty: pods name this object in their ownerReferences, and not by a label."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The loops of a service, each in a thread of its own; /healthz fails if a loop that `turns` or `paced` runs hangs."""
+"""The loops of a service, each in a thread of its own; /healthz fails if one of the watched loops hangs."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from device_plugin.wiring.threads import Threads
 class Loops:
     """Runs functions again and again until `stop` is set.
 
-    A loop that `turns` or `paced` runs counts as hanging if a turn began `stuck_seconds` ago, and no other since.
+    The methods `turns` and `paced` run watched loops. Such a loop hangs if its latest turn began `stuck_seconds` ago.
     """
 
     def __init__(self, stop: threading.Event, clock: Callable[[], float], stuck_seconds: float) -> None:

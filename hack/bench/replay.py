@@ -35,8 +35,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """The result of one policy with one seed. `first_failure` is the asked percent when a pod first did not fit.
+    """The result of one policy with one seed.
 
+    `first_failure` is the percent of the capacity for which pods had asked when one first did not fit.
     `digest` is the SHA-256 of the texts of all grants, in the order of the arrivals: equal digests are equal decisions.
     """
 

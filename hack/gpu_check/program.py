@@ -98,7 +98,7 @@ def info(device: str) -> Iterator[dict[str, object]]:
 
 
 def late(device: str) -> Iterator[dict[str, object]]:
-    """The compute units and the memory that HIP sees, if the program loads HIP only in its second step."""
+    """The compute units and the memory that HIP sees if the program does something else before it loads HIP."""
     yield {"error": 0}
     yield from info(device)
 

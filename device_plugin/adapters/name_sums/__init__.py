@@ -55,7 +55,10 @@ def compiled() -> ctypes.PyDLL | None:
 
 
 def sum_by_numpy(text: bytes) -> int | None:
-    """Returns the sum as `name_sum` does, by numpy alone; None also for a name of more than 256 bytes."""
+    """Returns the sum of a hash of each name in a list of names, by numpy alone.
+
+    None for a list of an unusual form, as `name_sum`, and for a name of more than 256 bytes.
+    """
     if not text.startswith(b'["') or not text.endswith(b'"]') or text.find(b'"', 2) < 0 or b"\\" in text:
         return None
     words = _of_one_length(text) or _of_any_length(text)

@@ -64,7 +64,10 @@ class RefusalBudget:
         return answer
 
     def _allows(self, namespace: str, gang: str, now: float) -> bool:
-        """True if `gang` may be tried now; an empty name means the namespace's pods of several containers."""
+        """True if a gang of the namespace may be tried now.
+
+        The name '' stands for all of its pods of several containers, which count as one gang.
+        """
         self._refill(now)
         debts = self._debts.get(namespace)
         if debts is None:

@@ -1,8 +1,8 @@
-"""Splits of several Jobs: the order in which the Jobs of a split, each a sub-task, start.
+"""Splits: works that are cut into sub-tasks. This module decides the order in which sub-tasks that are Jobs start.
 
-A split may also be a single Job: its sub-tasks are its indexes, which Kubernetes starts in order, and the engine limits
-the number that run at a time. In both cases sub-tasks fill the free room, and each end starts the next sub-task. With a
-barrier all running sub-tasks must end before further ones start.
+The sub-tasks of a split are several Jobs, or the indexes of one Job. Kubernetes starts indexes in order, and the engine
+only limits the number that run at a time. In both cases sub-tasks fill the free room, and each end starts the next
+sub-task. With a barrier all running sub-tasks must end before further ones start.
 """
 
 from collections import deque

@@ -50,7 +50,7 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The array shape of a table with a value for every level (free part of a card)."""
+        """The shape of an array with a value for every level (free part of a card): by free memory, by free cores."""
         return self.mem + 1, self.cores + 1
 
     def levels(self, mib: Ints, cores: Ints, card_mib: Ints, card_cores: Ints) -> Ints:

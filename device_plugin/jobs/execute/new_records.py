@@ -74,9 +74,9 @@ class NewRecords:
         )  # fmt: skip
 
     def applied(self, managed: Managed, record: Resize) -> Resize:
-        """The record of an announced change that is carried out now; it ends at a new time.
+        """The record of an announced change of width that is carried out now, with a new time at which it must be done.
 
-        A shrink also counts requests for checkpoints that the program did not answer.
+        The record of a shrink also has the number of requests for checkpoints that the program did not answer.
         """
         seconds = JOIN_SECONDS + (managed.job.grace_seconds if record.shrinks else 0)
         return self._counted(managed, replace(record, until=self._now + seconds, applied=True))

@@ -131,7 +131,10 @@ class Hygon(Rocm):
         return replace(scan, cards=tuple(cards))
 
     def driver_slices(self, payload: KfdCard) -> Mapping[int, int] | None:
-        """The card's slices as its driver shows them: memory limits in bytes, by pipe (number); None if not shown."""
+        """The memory limits of the slices in the card's driver, in bytes, by the slices' numbers there (pipes).
+
+        None if the driver does not show them.
+        """
         try:
             names = self._machine.names(DRIVER_SLICES)
         except OSError:

@@ -118,7 +118,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def files(self, slices: Sequence[CardSlice[KfdCard]]) -> ContainerFiles[RocmLimit]:
-        """The limits for the library, the device files, and the variable with the number of units for HIP."""
+        """The limits for the library, the device files, and the variable that tells HIP the number of compute units."""
         limits = [self._limit(s) for s in slices]
         return ContainerFiles(
             limits=limits,

@@ -157,11 +157,11 @@ int sim_memory_available(struct kfd_available_memory *args);
 void *sim_memory_cpu(uint64_t va); /* the process's address for an address of a card */
 void sim_memory_forget(void);
 
-/* svm.c: KFD's requests about shared virtual memory */
+/* svm.c: answers programs' ioctls of KFD about shared virtual memory; each int is 0, or a negative error number */
 int sim_svm(const struct kfd_svm *args);
 void sim_svm_forget(void);
 
-/* queue.c: KFD's requests about queues */
+/* queue.c: answers programs' ioctls of KFD about queues; each int is 0, or a negative error number */
 int sim_queue_create(struct kfd_create_queue *args);
 int sim_queue_update(const struct kfd_update_queue *args);
 int sim_queue_set_mask(const struct kfd_set_cu_mask *args);
