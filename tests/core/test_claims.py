@@ -16,7 +16,7 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_request
-from tests.builders.cards import CORES, FAMILY, MEM, inventory
+from tests.builders.cards import CORES, FAMILY, MEM, preparing
 from tests.builders.claims import claim, claim_pod
 from tests.builders.pods import pod
 
@@ -39,7 +39,7 @@ def using(*names: tuple[str, ...], claims: dict[str, str] | None = None, **more:
 
 def test_a_claim_asks_for_the_same_slice_as_limits_and_gets_the_same_decision() -> None:
     ledger = Ledger()
-    ledger.set_node("n1", inventory("n1"))
+    ledger.set_node("n1", preparing("n1"))
     by_claim = requested(claim_pod("p"), claim(capacity={"memory": "4Gi", "cores": "15"}))
     by_limits = requested(pod("p", 4, 15))
     assert by_claim is not None

@@ -140,7 +140,7 @@ def shown() -> dict[str, str]:
 
 # What the answer of each command has, on a demo with README's pod.
 ANSWERS = {
-    "exec": "core group", "cards": "default/notebook main: 4 GiB", "pods": "notebook", "fit": "1 of 1 fit now",
+    "exec": "core group", "cards": "default/notebook main: 4 GiB", "fit": "1 of 1 fit now",
     "why": "notebook", "check": "ok       admission    all policies are present and bound", "run": "\nhello\n",
     "waste": "no slice", "ui": "http://127.0.0.1:",
 }  # fmt: skip
@@ -164,6 +164,7 @@ def test_a_command_of_readme_answers(verb: str, demo: Mapping[str, str]) -> None
         ("vgpu why train", "default/train running: runs with 2 pods"),
         ("vgpu why huge", "From the API server's lists and the allocator's 0 reservations"),
         ("vgpu top", "notebook-a"),
+        ("vgpu pods -A", "notebook-a"),
         ("vgpu nodes", "node-1"),
         ("kubectl logs notebook-a", '"error":"hipSuccess"'),
         ("kubectl logs job/train", '"error":"hipSuccess"'),
