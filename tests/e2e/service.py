@@ -118,15 +118,16 @@ def processes(pod_uid: str, words: str) -> list[int]:
 
 def signal_all(pod: str, words: str, number: int) -> None:
     """Send a signal to every process of a pod of ours whose command line holds `words`; there must be one."""
-    assert _signalled(pod, words, number), f"{pod} has no process `{words}`"
+    assert signalled(pod, words, number), f"{pod} has no process `{words}`"
 
 
 def resume(pod: str, words: str) -> None:
     """Let the stopped processes of a pod of ours go on; the kubelet may have replaced them, as they did not answer."""
-    _signalled(pod, words, signal.SIGCONT)
+    signalled(pod, words, signal.SIGCONT)
 
 
-def _signalled(pod: str, words: str, number: int) -> list[int]:
+def signalled(pod: str, words: str, number: int) -> list[int]:
+    """Send a signal to each process of a pod of ours whose command line holds `words`; returns their ids, or none."""
     found = processes(SYSTEM.pod(pod)["metadata"]["uid"], words)
     for pid in found:
         with suppress(ProcessLookupError):  # it ended with the one before
