@@ -57,8 +57,11 @@ class Churn:
         self.made = 0
         self._differs_since: dict[str, float] = {}
 
-    def step(self) -> None:
-        """Create pods until AT_ONCE have not ended, end one early, remove those that have ended, and compare."""
+    def step(self) -> int:
+        """Create pods until AT_ONCE have not ended, end one early, remove those that have ended, and compare.
+
+        Returns the number of created pods.
+        """
         pods = self._kubectl.items()
         ended = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] in ENDED]
         going = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
@@ -72,6 +75,7 @@ class Churn:
         wanted = min(AT_ONCE - (len(pods) - len(ended)), PODS - self.made)
         self._kubectl.create(*(self._pod() for _ in range(max(0, wanted))))
         self.compare()
+        return max(0, wanted)
 
     def _pod(self) -> dict[str, Any]:
         mem, cores, count = self._rng.choice(SIZES)
@@ -157,8 +161,8 @@ def test_all_accounts_agree_while_programs_and_nodes_die(
     disturbances = (_kill_agent, _kill_leader, _restart_kubelet, _cut_power)
     done = defaultdict[str, int](int)
     while churn.made < PODS:
-        churn.step()
-        if rng.random() < DISTURBED:
+        # Pods that take the place of ended ones show that the cluster works again since the disturbance before.
+        if churn.step() and rng.random() < DISTURBED:
             disturb = rng.choice(disturbances)
             with suppress(KubectlError):  # the agent or the leader is being replaced
                 done[disturb.__name__] += disturb(machines, rng)
