@@ -1,23 +1,17 @@
 """Access to the demo's cluster from a shell: a kubeconfig, and kubectl, both in the cluster's folder."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
 
 from hack.embedded import kubectl
 from hack.embedded.apiserver.admission import ADMIN
+from hack.embedded.kubeconfig import kubeconfig_text
 
 
 def prepare(root: Path, api_url: str) -> None:
     """Write the kubeconfig, and install kubectl in the folder `bin` next to it."""
-    config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "demo",
-        "clusters": [{"name": "demo", "cluster": {"server": api_url}}],
-        "contexts": [{"name": "demo", "context": {"cluster": "demo", "user": "demo"}}],
-        "users": [{"name": "demo", "user": {"token": ADMIN}}],
-    }  # fmt: skip
-    kubeconfig(root).write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
+    kubeconfig(root).write_text(kubeconfig_text(api_url, ADMIN, "demo"), encoding="utf-8")
     kubectl.install(root / "bin")
 
 

@@ -11,7 +11,6 @@ metadata of their rows.
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -28,6 +27,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from hack.embedded.kubeconfig import kubeconfig_text
 from hack.measure.large_cluster import (
     METADATA,
     TABLE,
@@ -140,13 +140,7 @@ def served(node_count: int, slices: int, *, whole: bool) -> Iterator[tuple[str, 
     process.start()
     port, size, per_pod = ours.recv()
     with tempfile.TemporaryDirectory() as folder:
-        config = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-            "users": [{"name": "c", "user": {"token": "none"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        }  # fmt: skip
-        (Path(folder) / "config").write_text(json.dumps(config))
+        (Path(folder) / "config").write_text(kubeconfig_text(f"http://127.0.0.1:{port}", "none"))
         try:
             yield folder, size, per_pod
         finally:

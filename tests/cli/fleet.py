@@ -1,6 +1,5 @@
 """Nodes and pods on the embedded API server, as nobody runs them, and a kubeconfig for it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from device_plugin.core.contract import annotations
 from device_plugin.core.contract.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.contract.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.kubeconfig import kubeconfig_text
 from tests.builders import objects
 from tests.builders.cards import MEM, card, inventory
 from tests.contract.cluster import PODS, Cluster
@@ -36,13 +36,7 @@ class Fleet:
         self.url = server.url
         self._api = Cluster(server.url.removeprefix("http://"), identities)
         self.kubeconfig = folder / "kubeconfig"
-        named = {"name": "c", "cluster": {"server": server.url}}
-        config = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [named],
-            "users": [{"name": "c", "user": {"token": ADMIN}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        }  # fmt: skip
-        self.kubeconfig.write_text(json.dumps(config))
+        self.kubeconfig.write_text(kubeconfig_text(server.url, ADMIN))
 
     def close(self) -> None:
         self._api.close()

@@ -1,6 +1,5 @@
 """Pods by ResourceClaims that are evicted, or for which others are, through the whole system."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from device_plugin.wiring.commands import main
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.claims.uses import used
 from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.kubeconfig import kubeconfig_text
 from hack.embedded.person import Object, Person, phase
 from hack.measure.one_machine import one_machine
 from hack.measure.random_pods import FAMILY, FLAGS
@@ -101,16 +101,9 @@ def test_a_drained_card_loses_its_claims_and_a_cordoned_card_gets_none(
     cluster, person = world
     person.create(claiming("drained", "half"))
     (slice_,) = grant(runs(person, "drained")).containers["main"]
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": cluster.api.url}}],
-            "users": [{"name": "c", "user": {"token": ADMIN}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        })
-    )  # fmt: skip
-    flag = f"--kubeconfig={kubeconfig}"
+    file = tmp_path / "kubeconfig"
+    file.write_text(kubeconfig_text(cluster.api.url, ADMIN))
+    flag = f"--kubeconfig={file}"
     assert main(["drain", "--force", slice_.card, flag]) == 0
     assert person.pod("drained") is None
     until(lambda: not claims(person), "the claim is gone")
