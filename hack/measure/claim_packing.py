@@ -31,6 +31,7 @@ from hack.bench.cluster import BenchCluster
 from hack.bench.replay import arrivals
 from hack.bench.report import BenchError
 from hack.bench.workload import FAMILY, MILLI, BenchPod, BenchWorkload, read
+from hack.embedded.claims.uses import claim_spec
 
 GROUPS = 100
 POLICY = "fragmentation"
@@ -102,12 +103,10 @@ def by_limits(job: BenchPod) -> BenchPod:
 def by_claim(job: BenchPod) -> BenchPod:
     """The pod with the request of a Kubernetes pod that asks by a ResourceClaim."""
     memory, cores, count = _amounts(job)
-    capacity = {"requests": {MEMORY: f"{memory}Mi", CORES: str(cores)}}
-    asked = {"deviceClassName": device_class(FAMILY), "count": count, "capacity": capacity}
     claim = read_claim(
         {
             "metadata": {"namespace": "bench", "name": CLAIM, "uid": CLAIM, "resourceVersion": "1"},
-            "spec": {"devices": {"requests": [{"name": "slice", "exactly": asked}]}},
+            "spec": claim_spec(device_class(FAMILY), {MEMORY: f"{memory}Mi", CORES: str(cores)}, count),
             "status": {},
         }
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from device_plugin.core.contract.grants import Grant
 from device_plugin.kube.errors import ConflictError
-from hack.embedded.claims.uses import CLAIMS, TEMPLATES, used
+from hack.embedded.claims.uses import CLAIMS, TEMPLATES, claim_spec, used
 from hack.embedded.kubelet.drivers import SLICES
 from hack.embedded.person import NAMESPACE, Object, Person
 from hack.measure.random_pods import FAMILY
@@ -30,8 +30,7 @@ def _template(person: Person, limits: Mapping[str, str]) -> str:
     memory, cores = limits.get(f"{FAMILY}-mem"), limits.get(f"{FAMILY}-cores")
     requests = {**({"memory": f"{memory}Gi"} if memory else {}), **({"cores": cores} if cores else {})}
     name = "-".join(["slice", *(f"{key}-{value.lower()}" for key, value in requests.items())])
-    asked = {"name": "slice", "exactly": {"deviceClassName": CLASS, "capacity": {"requests": requests}}}
-    body = {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": [asked]}}}}
+    body = {"metadata": {"name": name}, "spec": {"spec": claim_spec(CLASS, requests)}}
     with suppress(ConflictError):  # an earlier pod asked for the same
         person.api.create(TEMPLATES, body, NAMESPACE)
     return name

@@ -27,7 +27,7 @@ from device_plugin.kube.api import NODES, Kind
 from device_plugin.wiring.scheduler_config import filled
 from device_plugin.wiring.settings import ClusterSettings
 from hack.bench.extender.cluster_model import FAMILY, ClusterModel
-from hack.embedded.claims.uses import CLAIMS
+from hack.embedded.claims.uses import CLAIMS, claim_spec
 from hack.embedded.kubelet.drivers import SLICES
 from hack.measure.process_cost import cpu_seconds
 from hack.testbed import bare
@@ -166,12 +166,8 @@ def show_devices(api: KubeClient, count: int) -> None:
 
 def make_nodes(api: KubeClient, count: int) -> None:
     """Create nodes with the cards of a bench's cluster."""
-    workload = ClusterModel(count, CARDS, 0.0, seconds=1)
-
-    def create(name: str) -> None:
-        make_node(api, name, replace(workload.inventory(name), claims=True))
-
-    all_at_once(create, workload.names())
+    workload = ClusterModel(count, CARDS, 0.0, seconds=1, claims=True)
+    all_at_once(lambda name: make_node(api, name, workload.inventory(name)), workload.names())
 
 
 def make_node(api: KubeClient, name: str, inventory: Inventory) -> None:
@@ -204,9 +200,8 @@ def pod_body(name: str, mem: int = 0, **spec: object) -> dict[str, Any]:
 
 def claiming_pod(api: KubeClient, name: str, namespace: str, mem: int) -> dict[str, Any]:
     """Create a ResourceClaim of `mem` GiB and one core group; returns a pod that asks by it."""
-    capacity = {"requests": {MEMORY: f"{mem}Gi", CORES: "1"}}
-    asked = {"name": "slice", "exactly": {"deviceClassName": device_class(FAMILY), "capacity": capacity}}
-    api.create(CLAIMS, {"metadata": {"name": name}, "spec": {"devices": {"requests": [asked]}}}, namespace)
+    spec = claim_spec(device_class(FAMILY), {MEMORY: f"{mem}Gi", CORES: "1"})
+    api.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}, namespace)
     container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "slice"}]}}
     used = [{"name": "slice", "resourceClaimName": name}]
     return pod_body(name, containers=[container], resourceClaims=used)

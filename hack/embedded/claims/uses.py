@@ -17,6 +17,12 @@ ENTRY = "resource.kubernetes.io/pod-claim-name"
 _LONGEST_BASE = 57
 
 
+def claim_spec(device_class: str, capacity: Mapping[str, str], count: int = 1) -> Object:
+    """The spec of a ResourceClaim for `count` devices of a class; `capacity` has the amounts requested of each."""
+    exactly = {"deviceClassName": device_class, "count": count, "capacity": {"requests": dict(capacity)}}
+    return {"devices": {"requests": [{"name": "slice", "exactly": exactly}]}}
+
+
 def entries(pod: Json) -> Sequence[Json]:
     """The entries in the pod's `spec.resourceClaims`."""
     return pod["spec"].get("resourceClaims") or ()
