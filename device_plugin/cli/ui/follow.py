@@ -245,8 +245,9 @@ class ClusterFollower:
 
         Where no node does, pods of our scheduler may have claims for other drivers.
         """
-        inventories = self._view.snapshot().inventories().values()
-        known = self._claims_in is not None and any(inventory.claims for inventory in inventories)
+        known = self._claims_in is not None and any(
+            inventory.claims for inventory in self._view.snapshot().inventories().values()
+        )
         if known != self._claims_known:
             self._claims_known = known
             self._view.read_claims(known=known)

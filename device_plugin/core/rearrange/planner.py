@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core.contract.grants import Grant
-from device_plugin.core.ledger import CardState, Ledger
+from device_plugin.core.ledger import CardState, Ledger, NodeState
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.fit import size_on
 from device_plugin.core.rearrange.fewest import Ranks, SharedCard, VictimSet, cost, fewest
@@ -63,14 +63,16 @@ class Planner:
 
     def _cards(self, node: str) -> Sequence[CardState]:
         """The states of a node's cards; empty if the node's agent does not serve."""
-        self.placer.table.refresh()
-        state = self.placer.table.node(node)
+        state = self._state(node)
         return state.cards if state is not None and state.serving else ()
 
     def _prepares(self, node: str) -> bool:
-        self.placer.table.refresh()
-        state = self.placer.table.node(node)
+        state = self._state(node)
         return state is not None and state.claims
+
+    def _state(self, node: str) -> NodeState | None:
+        self.placer.table.refresh()
+        return self.placer.table.node(node)
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
         """The option of a node, its pods that would have to leave, in which the fewest leave.
