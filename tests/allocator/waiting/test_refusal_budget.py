@@ -55,7 +55,10 @@ class Asker:
 
 
 def spent(askers: list[tuple[str, str]], seconds: float = 0.5) -> dict[tuple[str, str], float]:
-    """What each takes of SPAN seconds of placing, if each is tried whenever it may, and refused after `seconds`."""
+    """The share of the time that the refusals of each asker (namespace, gang) take in SPAN seconds.
+
+    Each asker is tried as often as the budget allows, and each try ends in a refusal after `seconds`.
+    """
     asker, taken = Asker(), dict.fromkeys(askers, 0.0)
     started = asker.clock.now
     while asker.clock.now < started + SPAN:

@@ -24,7 +24,7 @@ HOST = HostAmounts(4000, 8000)
 
 
 def by_claim(request: PodRequest) -> PodRequest:
-    """The same request, made by claims."""
+    """A request that differs only in this: each of its containers asks by a ResourceClaim."""
     return replace(request, claims=tuple((name, f"claim-{name}") for name, _ in request.containers))
 
 
