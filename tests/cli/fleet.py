@@ -36,7 +36,7 @@ class Fleet:
         self.url = server.url
         self._api = Cluster(server.url.removeprefix("http://"), identities)
         self.kubeconfig = folder / "kubeconfig"
-        self.kubeconfig.write_text(kubeconfig_text(server.url, ADMIN))
+        self.kubeconfig.write_text(kubeconfig_text(server.url, ADMIN, "c"))
 
     def close(self) -> None:
         self._api.close()
