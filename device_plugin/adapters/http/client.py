@@ -8,12 +8,15 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import TypeVar
 
 import httptools
 
 PIECE = 1 << 16
+Given = TypeVar("Given")
+Got = TypeVar("Got")
 # Errors without a whole answer: the request may have been carried out or not.
 LOST = (OSError, httptools.HttpParserError)
 # OpenSSL's reasons when the server answers in plain text.
@@ -51,12 +54,13 @@ class Connection:
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A socket with a time-out makes twice the system calls, and after each the thread waits for Python's lock.
+        connected.settimeout(0)
         self.status = 0
         self.complete = self.keeps = False
         self._socket = connected
-        self._deadline = math.inf
+        self._silence = self._deadline = math.inf
         self._poll = select.poll()
-        self._poll.register(connected, select.POLLIN)
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._unasked = False
@@ -64,6 +68,7 @@ class Connection:
     @property
     def dropped(self) -> bool:
         """True if the server has closed the connection, or sent something without a request."""
+        self._poll.register(self._socket, select.POLLIN)
         return bool(self._poll.poll(0))
 
     def ask(self, request: bytes, silence: float, deadline: float = math.inf) -> None:
@@ -74,9 +79,10 @@ class Connection:
         """
         self.complete = self.keeps = False
         self.status = 0
-        self._deadline = deadline
-        self._socket.settimeout(silence)
-        self._socket.sendall(request)
+        self._silence, self._deadline = silence, deadline
+        rest = memoryview(request)
+        while rest:
+            rest = rest[self._done(self._socket.send, rest, select.POLLOUT) :]
         while not self.status:
             self._receive()
 
@@ -99,12 +105,10 @@ class Connection:
         self._socket.close()
 
     def _receive(self) -> None:
-        if self._deadline < math.inf:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("no whole answer in time")
-            self._socket.settimeout(left)
-        data = self._socket.recv(PIECE)
+        # TLS may have decrypted more bytes than were asked for.
+        if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+            self._wait(select.POLLIN)
+        data = self._done(self._socket.recv, PIECE, select.POLLIN)
         if not data:
             raise ConnectionResetError("the server closed the connection")
         try:
@@ -113,6 +117,24 @@ class Connection:
             raise ConnectionResetError("the server left HTTP") from error
         if self._unasked:
             raise ConnectionResetError("the server sent more than one answer")
+
+    def _done(self, call: Callable[[Given], Got], given: Given, event: int) -> Got:
+        """The result of a call on the socket, which is repeated until the socket is ready: for `event`, if not TLS."""
+        while True:
+            try:
+                return call(given)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN)
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT)
+            except BlockingIOError:
+                self._wait(event)
+
+    def _wait(self, event: int) -> None:
+        left = min(self._silence, self._deadline - time.monotonic())
+        self._poll.register(self._socket, event)
+        if left <= 0 or not self._poll.poll(left * 1000):
+            raise TimeoutError("no whole answer in time")
 
     # llhttp calls these.
 
