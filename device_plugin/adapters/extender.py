@@ -25,6 +25,8 @@ MOST_KEPT = 8 << 20
 MOST_NAMED = 100
 # Most bytes of cached calls, and most bytes of one cached call before its node names.
 MOST_READ, LONGEST = 4 << 20, 64 << 10
+# Most bytes of cached lists of node names, of which one has 270 KB for 20,000 nodes.
+MOST_LISTS = 4 << 20
 # Where the names of the nodes begin; in a string the quotes would be escaped.
 _NAMES = b',"NodeNames":["'
 
@@ -114,12 +116,15 @@ class FilterCalls:
     kube-scheduler asks for a refused pod again and again, with the same nodes in another order. So each decoded pod is
     cached by the bytes before the node names, MOST_READ bytes together. If these bytes come again, only the names are
     read. A call with more than LONGEST bytes before the names is not cached.
+
+    The lists of names are cached too, MOST_LISTS bytes together, and each cached pod knows its last list.
     """
 
     def __init__(self, resources: Resources = None) -> None:
         """`resources` are the extended resources whose limits are kept; None keeps all."""
         self._resources = resources
-        self._pods = Recent[bytes, Pod](MOST_READ)
+        self._pods = Recent[bytes, tuple[Pod, NamesKey]](MOST_READ)
+        self._lists = Recent[NamesKey, Names](MOST_LISTS)
 
     def __call__(self, body: bytes) -> tuple[Pod, Sequence[str]]:
         """Returns the pod of a call, and the names of the nodes to choose from. Raises ValueError."""
@@ -127,13 +132,36 @@ class FilterCalls:
         # No bracket before the last one: the rest of the body is one list.
         if not 0 < at <= LONGEST or not body.endswith(b'"]}') or body.find(b"]", at) < len(body) - 2:
             return self._read(body)
-        before = body[:at]
-        pod = self._pods.get(before)
+        before, names = body[:at], self._listed(body[at + len(_NAMES) - 2 : -1])
+        pod, last = self._pods.get(before) or (None, None)
         if pod is None:
             # Without the names, which take as long to skip as the pod takes to read.
             pod = as_pod(_read(before + b"}", _FilterArgs).pod, self._resources)
-            self._pods.put(before, pod, at)
-        return pod, Names(body[at + len(_NAMES) - 2 : -1])
+        if last != names.key:
+            self._pods.put(before, (pod, names.key), at)
+        return pod, names
+
+    def begun(self, beginning: bytes, length: int) -> tuple[Pod, Sequence[str]] | None:
+        """Returns the pod of a call whose first bytes are known, and the last list of nodes for an equal call.
+
+        `length` is the length of the whole call in bytes. None if no equal call is cached, or if its list of nodes had
+        another length in bytes. Lists of one length are nearly always equal, but not certainly: use the list only where
+        a wrong one does no harm.
+        """
+        at = beginning.find(_NAMES)
+        pod, last = (at > 0 and self._pods.get(beginning[:at])) or (None, None)
+        names = None if last is None else self._lists.get(last)
+        if pod is None or names is None or names.length != length - (at + len(_NAMES) - 2) - 1:
+            return None
+        return pod, names
+
+    def _listed(self, text: bytes) -> "Names":
+        """The list with this text, or an equal list that is cached."""
+        new = Names(text)
+        known = self._lists.get(new.key)
+        if known is None:
+            self._lists.put(new.key, new, new.length)
+        return known or new
 
     def _read(self, body: bytes) -> tuple[Pod, Sequence[str]]:
         args = _read(body, _FilterArgs)
@@ -200,6 +228,10 @@ def _written(nodes_by_text: Mapping[str, Sequence[str]]) -> bytes:
     return b"{%b}" % b",".join(parts)
 
 
+NamesKey = tuple[int, int]
+"""A value that is equal for two lists of the same names in any order: their length in bytes, and a checksum."""
+
+
 class Names(Sequence[str]):
     """Names of nodes, kept as the text of a JSON list; the text is decoded only if a caller needs more than `in`.
 
@@ -231,17 +263,22 @@ class Names(Sequence[str]):
         return self._read[index]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Names) and (self._text == other._text or self._sum == other._sum)
+        return isinstance(other, Names) and (self._text == other._text or self.key == other.key)
 
     def __hash__(self) -> int:
-        return hash(self._sum)
+        return hash(self.key)
+
+    def __copy__(self) -> "Names":
+        return self
+
+    @property
+    def length(self) -> int:
+        """The length of the list's text in bytes."""
+        return len(self._text)
 
     @cached_property
-    def _sum(self) -> tuple[int, int]:
-        """Returns a key that is equal for two lists of the same names in any order.
-
-        The key is the length of the list's text, and a checksum of the names.
-        """
+    def key(self) -> NamesKey:
+        """The key of this list."""
         summed = name_sum(self._text)
         return len(self._text), hash(frozenset(self._read)) if summed is None else summed
 

@@ -110,6 +110,17 @@ class Allocator:
             with self._view.promises.slices.open(beneficiary):
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
+    def refused_again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
+        """The pod's latest refusal, on the same `nodes`, if no node of the cluster can take the pod now either.
+
+        If a node may take the pod, it returns None, and `reserve` decides. Nothing is changed here. Slices of expired
+        reservations are not free yet; once `expire` frees them, the pod may fit, and is touched.
+        """
+        with self._view.lock:
+            if self.problem(pod, request) or self._view.promises.of(pod):
+                return None
+            return self._refused_again(pod, request, nodes)
+
     def problem(self, pod: Pod, request: PodRequest) -> str:
         """The reason why the pod gets no slices as it is: its group is wrong, or another pod has its ResourceClaim.
 

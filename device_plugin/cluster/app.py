@@ -17,13 +17,13 @@ from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
 from device_plugin.cluster.preemption import Candidates, Preemption
-from device_plugin.core.http_values import JSON, App, HttpAnswer, HttpRequest
+from device_plugin.core.http_values import JSON, App, EarlyApp, HttpAnswer, HttpRequest
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Extender:
-    """Serves the five paths of the cluster service's API.
+    """Serves the five paths of the cluster service's API. `early` answers what needs only the beginning of a call.
 
     A failure of /filter and /bind is the field `Error` of an answer with status 200, because kube-scheduler writes this
     field to the pod, but only logs answers with another status.
@@ -34,6 +34,7 @@ class Extender:
         calls: Calls,
     ) -> None:  # fmt: skip
         self._filter = filter_app(place, calls)
+        self.early = early_filter_app(place, calls)
         self._bind = bind
         self._preemption = preemption
         self._explainer = explainer
@@ -91,9 +92,28 @@ def filter_app(place: Filter, calls: Calls) -> App:
             found = Verdict(error=f"/filter: {error}")
         else:
             found = place(pod, nodes)
-        return HttpAnswer(calls.answer_filter(found.nodes, found.failed, found.hopeless, found.error), JSON)
+        return _filtered(found, calls)
 
     return app
+
+
+def early_filter_app(place: Filter, calls: Calls) -> EarlyApp:
+    """Returns an application that answers calls of /filter for pods that no node can take, by the calls' beginning.
+
+    kube-scheduler asks for such a pod again and again. The list of nodes decides only the wording of the refusal then,
+    and to receive the names of thousands of nodes takes longer than the rest of the call.
+    """
+
+    def app(request: HttpRequest, length: int) -> HttpAnswer | None:
+        known = calls.begun(request.body, length) if request.path == "/filter" else None
+        found = place.again(*known) if known is not None else None
+        return None if found is None else _filtered(found, calls)
+
+    return app
+
+
+def _filtered(found: Verdict, calls: Calls) -> HttpAnswer:
+    return HttpAnswer(calls.answer_filter(found.nodes, found.failed, found.hopeless, found.error), JSON)
 
 
 def _routed(routes: Mapping[tuple[str, str], App]) -> App:

@@ -76,6 +76,28 @@ class Filter(Service):
             return Verdict((answer.grant.node,))
         return self._refused(pod, answer(), nodes)
 
+    def again(self, pod: Pod, nodes: Sequence[str]) -> Verdict | None:
+        """Return the refusal of a pod that was refused on all of these nodes before, if no node can take it now either.
+
+        If a node may take the pod, it returns None. Nothing is reserved or released.
+        """
+        pod = self._view.gangs.labelled(pod)
+        try:
+            request = self._view.pods.request_of(pod)
+        except RequestError:
+            return None
+        if request is None:
+            return None
+        started = self._clock()
+        with self._view.lock:
+            if self._view.pods.is_gone(pod.uid) or self._why_not_placing() or self._why_not(pod):
+                return None
+            answer = self._allocator.refused_again(pod, request, nodes)
+        if answer is None:
+            return None
+        self._counts.placed(self._clock() - started)
+        return self._refused(pod, answer(), nodes)
+
     def _request(self, pod: Pod) -> PodRequest | None:
         """The pod's request; None if it asks for no slice. Raises RequestError.
 

@@ -29,3 +29,6 @@ class HttpAnswer(Struct, frozen=True):
 
 
 App = Callable[[HttpRequest], HttpAnswer]
+
+EarlyApp = Callable[[HttpRequest, int], HttpAnswer | None]
+"""Answers a request by the beginning of its body, given the length of the whole body; None if it needs the whole."""

@@ -100,14 +100,15 @@ class ClusterService(Replica):
         self._poller = AgentPoller(read_loads, self._on_loads, self._leads, pace, clock)
         self._version = ServerVersion(api.text)
         resources = all_resource_names(settings.prefixes)
+        filter_calls = extender.FilterCalls(resources)
         calls = Calls(
-            extender.FilterCalls(resources), extender.read_bind,
-            partial(extender.read_preempt, resources=resources),
-            extender.FilterAnswers(self._version.absent_is_hopeless),
+            filter_calls, extender.read_bind, partial(extender.read_preempt, resources=resources),
+            filter_calls.begun, extender.FilterAnswers(self._version.absent_is_hopeless),
         )  # fmt: skip
-        self._extender = Extender(
+        extended = Extender(
             Filter(shared, counts), binder, self._preemption, explainer, Decisions(shared), calls
-        ).app()
+        )
+        self._extender, self._early = extended.app(), extended.early
         self._claims = ClaimWatch(api, view, stop) if settings.claims else None
         self._jobs = ListWatch(api, JOBS.metadata, Where(labels=QUEUE))
         self._workloads = WorkloadWatches(

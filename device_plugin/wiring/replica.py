@@ -18,7 +18,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch, News, feed
 from device_plugin.adapters.probes import probes
-from device_plugin.core.http_values import App
+from device_plugin.core.http_values import App, EarlyApp
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import all_resource_names
 from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Where
@@ -44,6 +44,8 @@ class Replica(ABC):
     """Receivers of news of pods, in addition to the view."""
     _node_news: Sequence[News[Node]] = ()
     """Receivers of news of nodes, in addition to the view."""
+    _early: EarlyApp | None = None
+    """The application that gives clients early answers."""
 
     def __init__(
         self, component: str, settings: ClusterSettings | JobsSettings, view: ClusterView, agent_namespace: str,
@@ -111,14 +113,16 @@ class Replica(ABC):
         name, listen, app = self._main_server()
         operations = probes(self._loop.why_not_alive, self._why_not_ready, self._metrics())
         addresses = (
-            self._served(stack, app, listen, http.SILENCE_SECONDS),
+            self._served(stack, app, listen, http.SILENCE_SECONDS, self._early),
             self._served(stack, operations, self._http_listen, http.UNTRUSTED_SECONDS),
         )
         return f"{name}={addresses[0]} http={addresses[1]}"
 
-    def _served(self, stack: ExitStack, app: App, listen: str, silence: int) -> str:
+    def _served(
+        self, stack: ExitStack, app: App, listen: str, silence: int, early: EarlyApp | None = None
+    ) -> str:
         try:
-            return stack.enter_context(http.Server(app, listen, silence=silence)).address
+            return stack.enter_context(http.Server(app, listen, silence=silence, early=early)).address
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {listen}: {error}") from error
 

@@ -33,7 +33,7 @@ from device_plugin.adapters.kube.pods import as_pod
 from device_plugin.allocator.allocator import Allocator
 from device_plugin.allocator.service import Shared
 from device_plugin.allocator.waiting.refusals import MOST_OF_NAMESPACE
-from device_plugin.cluster.app import filter_app
+from device_plugin.cluster.app import early_filter_app, filter_app
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
@@ -236,13 +236,14 @@ def _serving(view: ClusterView, allocator: Allocator, workload: ClusterModel) ->
         leader.observe(Lease("bench_", renewed), 0.0)
     leader.begin()
     resources = all_resource_names(DEFAULT_PREFIXES)
+    filter_calls = extender.FilterCalls(resources)
     calls = Calls(
-        extender.FilterCalls(resources), extender.read_bind, extender.read_preempt,
+        filter_calls, extender.read_bind, extender.read_preempt, filter_calls.begun,
         extender.FilterAnswers(lambda: True),  # as on Kubernetes 1.33 and later
     )  # fmt: skip
-    app = filter_app(Filter(Shared(view, allocator, leader.why_not, time.monotonic), Counts()), calls)
+    place = Filter(Shared(view, allocator, leader.why_not, time.monotonic), Counts())
     with (
-        Server(app, "127.0.0.1:0") as server,
+        Server(filter_app(place, calls), "127.0.0.1:0", early=early_filter_app(place, calls)) as server,
         closing(_Caller(view, lock, workload, server)) as caller,
     ):
         yield caller

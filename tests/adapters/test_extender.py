@@ -56,12 +56,40 @@ def test_a_pod_that_is_asked_for_again_is_read_once_and_its_nodes_each_time(mock
             read(_call(_POD, wrong))
 
 
-def test_the_names_are_read_only_if_more_is_needed_than_whether_one_is_there() -> None:
-    _, nodes = FilterCalls()(_call(_POD, '["n1""n2"]'))
+def test_a_name_is_found_in_a_list_without_reading_all_names(mocker: MockerFixture) -> None:
+    _, nodes = FilterCalls()(_call(_POD, '["n1","n2"]'))
+    reading = mocker.spy(extender, "_read")
     assert "n1" in nodes
     assert "n3" not in nodes
+    assert reading.call_count == 0
+    assert list(nodes) == ["n1", "n2"]
     with pytest.raises(ValueError, match="cannot be read"):
-        list(nodes)
+        FilterCalls()(_call(_POD, '["n1""n2"]'))
+
+
+def test_the_beginning_of_a_call_gives_the_last_list_for_an_equal_call_of_the_same_length() -> None:
+    read, other = FilterCalls(), {**_POD, "status": {"phase": "Pending"}}
+    first, moved = _call(_POD, '["n1","n2"]'), _call(_POD, '["n2","n1"]')
+    beginning = first[: first.index(b'n1"')]
+    assert read.begun(beginning, len(first)) is None, "no equal call came before"
+    pod, nodes = read(first)
+    known = read.begun(beginning, len(moved))
+    assert known == (pod, nodes)
+    assert known[1] is nodes is read(moved)[1], "lists of the same names are kept once"
+    assert read.begun(beginning, len(first) + 1) is None, "a longer list"
+    assert read.begun(_call(other, '["n1","n2"]'), len(first)) is None, "another state of the pod"
+    assert read.begun(beginning[:-1], len(first)) is None, "the names have not begun"
+    read(_call(_POD, '["n1","n2","n3"]'))
+    assert read.begun(beginning, len(first)) is None, "the last list is a longer one"
+
+
+def test_a_list_that_is_not_cached_any_more_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extender, "MOST_LISTS", 20)
+    read, first, other = FilterCalls(), _call(_POD, '["n1","n2"]'), _call({**_POD, "x": 1}, '["n3","n4"]')
+    read(first)
+    assert read.begun(first, len(first)) is not None
+    read(other)
+    assert read.begun(first, len(first)) is None
 
 
 def test_what_a_pod_writes_is_no_begin_of_the_names() -> None:

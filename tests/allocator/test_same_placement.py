@@ -9,9 +9,6 @@ import pytest
 
 from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import Server
-from device_plugin.allocator.decisions import Decisions
-from device_plugin.cluster.app import Extender
-from device_plugin.cluster.ports import Calls
 from device_plugin.core.contract.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
@@ -26,15 +23,8 @@ POLICY = "vgpu.io/policy"
 
 @pytest.fixture
 def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
-    app = Extender(
-        one.filter,
-        one.binder,
-        one.preemption,
-        one.explainer,
-        Decisions(one.shared),
-        Calls(extender.FilterCalls(), extender.read_bind, extender.read_preempt, extender.FilterAnswers()),
-    ).app()
-    with Server(app, "127.0.0.1:0") as server:
+    served = one.extender()
+    with Server(served.app(), "127.0.0.1:0", early=served.early) as server:
         made = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         yield made
         made.close()

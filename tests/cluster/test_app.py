@@ -4,14 +4,13 @@ import http.client
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
-from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import MOST_BYTES, Server
-from device_plugin.allocator.decisions import Decisions
-from device_plugin.cluster.app import Extender
-from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.filter import Filter
 from tests.builders import objects
 from tests.builders.cards import CORES, MEM
 from tests.cluster.world import Replica, World
@@ -37,9 +36,8 @@ class Caller:
 
 @pytest.fixture
 def call(one: Replica) -> Iterator[Caller]:
-    calls = Calls(extender.FilterCalls(), extender.read_bind, extender.read_preempt, extender.FilterAnswers())
-    app = Extender(one.filter, one.binder, one.preemption, one.explainer, Decisions(one.shared), calls).app()
-    with Server(app, "127.0.0.1:0") as server:
+    served = one.extender()
+    with Server(served.app(), "127.0.0.1:0", early=served.early) as server:
         yield Caller(server.port)
 
 
@@ -60,6 +58,28 @@ def test_filter_then_bind_writes_one_binding(world: World, call: Caller) -> None
     args = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "n1"}
     assert call("POST", "/bind", json.dumps(args).encode()) == (200, '{"Error":""}')
     assert world.api.written == [("bind", "p")]
+
+
+def test_a_pod_that_fits_nowhere_is_refused_again_alike_by_the_beginning_of_the_call(
+    world: World, call: Caller, mocker: MockerFixture
+) -> None:
+    whole, early = mocker.spy(Filter, "__call__"), mocker.spy(Filter, "again")
+    names = [f"node-{n}" for n in range(5000)] + ["n1"]
+
+    def ask(name: str, mem: str) -> Any:
+        body = {"Pod": _pod(name, mem), "Nodes": None, "NodeNames": names}
+        return json.loads(call("POST", "/filter", json.dumps(body, separators=(",", ":")).encode())[1])
+
+    world.pod("large", mem=17)
+    first = ask("large", "17")
+    names.reverse()
+    assert ask("large", "17") == ask("large", "17") == first
+    assert (whole.call_count, early.call_count) == (1, 2)
+    assert "too small" in first["FailedAndUnresolvableNodes"]["n1"]
+    world.pod("fits")
+    for _ in range(2):
+        assert ask("fits", "8")["NodeNames"] == ["n1"]
+    assert (whole.call_count, early.call_count) == (3, 3), "a pod that was not refused is decided"
 
 
 def test_a_malformed_request_is_hopeless_with_a_text_that_helps(call: Caller) -> None:

@@ -13,7 +13,7 @@ from device_plugin.cluster.filter import NOT_YET, Verdict
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.pods import HALF, pod
-from tests.cluster.world import Apart, Clock, FakeApi, Replica, World
+from tests.cluster.world import Apart, Clock, FakeApi, Replica, World, refusal
 
 
 def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: Replica) -> None:
@@ -180,6 +180,46 @@ def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica)
     assert (dict(verdict.hopeless), verdict.error) == ({"n1": "pod default/p is gone"}, "")
     assert free == [16368 - HALF, 16368]
     assert one.free() == [16368, 16368]
+
+
+def test_a_hopeless_pod_is_refused_again_until_it_may_fit(world: World, one: Replica) -> None:
+    for name in ("holds", "other"):
+        made = world.pod(name, mem=12, cores=30)
+        assert (one.ask(made), one.bind(made)) == ("n1", "")
+    waits, full = world.pod("waits", mem=17, cores=1), world.pod("full", mem=8, cores=30)
+    for made in (waits, full):
+        assert one.filter.again(made, ["n1"]) is None, "it was not refused before"
+        first = one.filter(made, ["n1"])
+        again = one.filter.again(made, ["n1"])
+        assert again is not None
+        assert refusal(again) == refusal(first)
+        assert one.filter.again(made, ["n1", "n2"]) is None, "it was refused on other nodes"
+    written = one.view.ledger.gained
+    world.api.end(world.api.by_name["default", "holds"])
+    assert one.view.ledger.gained > written
+    assert one.filter.again(full, ["n1"]) is None, "a slice has ended"
+    assert one.filter.again(waits, ["n1"]) is not None, "it is larger than any card"
+    assert one.ask(full) == "n1"
+    world.node("n1", inventory("n1", 3))
+    one.view.node_news.sync(world.api.nodes())
+    assert one.filter.again(waits, ["n1"]) is None, "the cards have changed"
+
+
+def test_no_pod_is_refused_again_that_is_gone_or_bound_or_may_preempt_others(
+    world: World, one: Replica
+) -> None:
+    for name in ("low-0", "low-1"):
+        assert one.ask(world.pod(name, mem=16, cores=60)) == "n1"
+    gone, bound, refused = (world.pod(name, mem=17, cores=1) for name in ("gone", "bound", "refused"))
+    high = world.pod("high", mem=16, cores=60, priority=100)
+    for made in (gone, bound, refused, high):
+        assert one.ask(made) == ""
+    world.api.remove(gone)
+    world.api.put(replace(bound, node="n1"))
+    assert [one.filter.again(made, ["n1"]) for made in (gone, bound, high)] == [None] * 3
+    assert one.filter.again(refused, ["n1"]) is not None
+    one.leader.end()
+    assert one.filter.again(refused, ["n1"]) is None, "the replica may not place"
 
 
 def test_64_at_once_share_what_there_is(world: World, one: Replica, rng: random.Random) -> None:

@@ -9,22 +9,25 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
+from device_plugin.adapters import extender
 from device_plugin.allocator.allocator import Allocator
+from device_plugin.allocator.decisions import Decisions
 from device_plugin.allocator.explain import Explainer
 from device_plugin.allocator.search import SearchCopy
 from device_plugin.allocator.service import Shared
+from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.claim_touch import ClaimTouch
 from device_plugin.cluster.claim_writes import ClaimWrites
 from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import Deletions
-from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.idle_evictions import IdleEvictions
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
-from device_plugin.cluster.ports import BindCall
+from device_plugin.cluster.ports import BindCall, Calls
 from device_plugin.cluster.preemption import Preemption
 from device_plugin.cluster.stale_claims import StaleClaims
 from device_plugin.cluster.touch import Touch
@@ -442,9 +445,22 @@ class Replica(Memory):
             self.renew()
 
     def ask(self, pod: Pod, *nodes: str) -> str:
-        """/filter: the node, or an empty text."""
-        chosen = self.filter(pod, nodes or sorted(self.api.by_node)).nodes
-        return chosen[0] if chosen else ""
+        """/filter: the node, or an empty text. A pod that is refused again by the call's beginning is refused alike."""
+        offered = nodes or sorted(self.api.by_node)
+        if not self.shared.why_not_leading():
+            self.allocator.expire()
+        again = self.filter.again(pod, offered)
+        verdict = self.filter(pod, offered)
+        assert again is None or refusal(again) == refusal(verdict)
+        return verdict.nodes[0] if verdict.nodes else ""
+
+    def extender(self) -> Extender:
+        """The HTTP application, with kube-scheduler's calls as they come over the wire."""
+        read = extender.FilterCalls()
+        calls = Calls(read, extender.read_bind, extender.read_preempt, read.begun, extender.FilterAnswers())
+        return Extender(
+            self.filter, self.binder, self.preemption, self.explainer, Decisions(self.shared), calls
+        )
 
     def bind(self, pod: Pod, node: str = "n1") -> str:
         """/bind: the error."""
@@ -454,6 +470,11 @@ class Replica(Memory):
         """Free MiB of each card of a node."""
         found = self.view.ledger.node(node)
         return [card.free_mib for card in found.cards] if found else []
+
+
+def refusal(verdict: Verdict) -> tuple[Any, ...]:
+    """A verdict as values that can be compared."""
+    return list(verdict.nodes), dict(verdict.failed), dict(verdict.hopeless), verdict.error
 
 
 class World:

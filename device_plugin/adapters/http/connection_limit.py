@@ -3,6 +3,7 @@
 import contextlib
 import select
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -23,7 +24,10 @@ class Client:
     """
 
     def __init__(self, connection: socket.socket, address: str, seconds: float, piece: int = PIECE) -> None:
-        connection.settimeout(0)
+        connection.settimeout(None)
+        # The system ends the wait for the first bytes of a request: poll(2) before each receive would take longer.
+        limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         # An answer is sent in one piece: there is nothing to wait for before it is sent.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = address
@@ -37,15 +41,42 @@ class Client:
     def await_request(self) -> None:
         """Start the time in which the client must send a whole request."""
         self.awaited = True
+        self._begun = False
         self.deadline = time.monotonic() + self._seconds
 
-    def receive(self) -> memoryview:
-        """Returns received bytes, valid until the next call; none at the end of the connection.
+    def receive(self, most: int = PIECE) -> memoryview:
+        """Returns at most `most` received bytes, valid until the next call; none at the end of the connection.
 
         Raises TimeoutError at the deadline.
         """
-        self._wait(select.POLLIN)
-        return self._buffer[: self._socket.recv_into(self._buffer)]
+        return self._buffer[: self._received(most, 0)]
+
+    def discard(self, count: int) -> None:
+        """Receive `count` bytes and drop them. Raises TimeoutError at the deadline, OSError if the connection ends.
+
+        The system drops them without a copy (MSG_TRUNC, tcp(7)): the copy takes longer than the rest of the call.
+        """
+        while count:
+            dropped = self._received(count, socket.MSG_TRUNC)
+            if not dropped:
+                raise ConnectionResetError("the client closed the connection")
+            count -= dropped
+
+    def _received(self, most: int, flags: int) -> int:
+        """The number of bytes that were received into the buffer, at most `most`; 0 at the end of the connection."""
+        most = min(most, len(self._buffer))
+        while True:
+            try:
+                # The system's limit equals the deadline only for the first bytes.
+                mode = flags | socket.MSG_DONTWAIT if self._begun else flags
+                count = self._socket.recv_into(self._buffer, most, mode)
+            except BlockingIOError:
+                if not self._begun:
+                    raise TimeoutError("timed out") from None
+                self._wait(select.POLLIN)
+            else:
+                self._begun = True
+                return count
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Send all pieces, without a copy of them. Raises TimeoutError if the client does not receive them in time."""
@@ -53,7 +84,7 @@ class Client:
         rest = deque(memoryview(piece) for piece in pieces if piece)
         while rest:
             try:
-                sent = self._socket.sendmsg(islice(rest, MOST_PIECES))
+                sent = self._socket.sendmsg(islice(rest, MOST_PIECES), (), socket.MSG_DONTWAIT)
             except BlockingIOError:
                 self.awaited = True
                 self._wait(select.POLLOUT)

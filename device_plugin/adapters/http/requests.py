@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from device_plugin.core.http_values import App, HttpRequest
+from device_plugin.core.http_values import App, EarlyApp, HttpAnswer, HttpRequest
 
 # Most bytes of a request's line and headers.
 MOST_HEAD = 1 << 16
@@ -46,6 +46,27 @@ class Reader:
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
 
+    @property
+    def received(self) -> int:
+        """The bytes of the request that is incomplete; 0 before its first byte."""
+        return self._fed if self._under_way else 0
+
+    @property
+    def begun(self) -> tuple[RawRequest, int] | None:
+        """The request whose body is incomplete, with the beginning of the body, and the length of the whole body.
+
+        None if there is no such request, or the length is not known.
+        """
+        if not self._under_way or not 0 < self._length < self._declared:
+            return None
+        self._now.body = b"".join(self._parts)
+        return self._now, self._declared
+
+    def leave(self) -> None:
+        """Leave out the rest of the request that has begun: the next bytes to parse are those of the next request."""
+        self._parser = httptools.HttpRequestParser(self)
+        self._begin()
+
     def feed(self, data: bytes | memoryview) -> None:
         """Parse bytes from the client. Raises BadRequestError for a malformed or too large request."""
         try:
@@ -55,16 +76,22 @@ class Reader:
         self._fed += len(data)
         if self._fed - self._length > MOST_HEAD:
             raise BadRequestError("431 Request Header Fields Too Large")
-        # llhttp has checked that it is a number. Python converts at most 4,300 digits, leading zeros included.
-        declared = self._now.headers.get("content-length", "").lstrip("0") if self._headed else ""
-        if self._length > self._most_body or int(declared or 0) > self._most_body:
+        if max(self._length, self._declared) > self._most_body:
             raise BadRequestError("413 Content Too Large")
+
+    @property
+    def _declared(self) -> int:
+        """The length of the body by the request's head; 0 if it is not known."""
+        # llhttp has checked that it is a number. Python converts at most 4,300 digits, leading zeros included.
+        digits = self._now.headers.get("content-length", "").lstrip("0") if self._headed else ""
+        return int(digits or 0)
 
     # llhttp calls these.
 
     def on_message_begin(self) -> None:
         """Forget the parts of the previous request: a new one begins."""
         self._begin()
+        self._under_way = True
 
     def on_url(self, part: bytes) -> None:
         """Append a part of the request's target."""
@@ -91,21 +118,37 @@ class Reader:
     def on_message_complete(self) -> None:
         """Add the whole request to `ready`."""
         self._now.body = b"".join(self._parts)
-        self.wants_continue = False
+        self.wants_continue = self._under_way = False
         self.ready.append(self._now)
 
     def _begin(self) -> None:
         self._now = RawRequest()
         self._parts: list[bytes] = []
         self._fed = self._length = 0
-        self._headed = False
+        self._headed = self._under_way = False
 
 
 def answer(app: App, request: RawRequest) -> Sequence[bytes]:
     """Returns the application's answer as bytes, in pieces. Raises BadRequestError and the application's own errors."""
+    return _answered(app(_decoded(request)), request)
+
+
+def early_answer(app: EarlyApp, request: RawRequest, length: int) -> Sequence[bytes] | None:
+    """Returns the answer to a request whose body has begun, `length` bytes in all; None if the whole body is needed.
+
+    Raises BadRequestError and the application's own errors.
+    """
+    given = app(_decoded(request), length)
+    return None if given is None else _answered(given, request)
+
+
+def _decoded(request: RawRequest) -> HttpRequest:
     known = _TARGETS.get(request.url)
     path, query = known if known is not None else _target(request.url)
-    given = app(HttpRequest(request.method, path, query, request.headers, request.body))
+    return HttpRequest(request.method, path, query, request.headers, request.body)
+
+
+def _answered(given: HttpAnswer, request: RawRequest) -> Sequence[bytes]:
     body = [given.body.encode()] if isinstance(given.body, str) else given.body
     head = [
         f"HTTP/1.1 {_STATUS[given.status]}",

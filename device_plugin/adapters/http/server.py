@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from device_plugin.adapters.http.connection_limit import PIECE, Client, ConnectionLimit
-from device_plugin.adapters.http.requests import BadRequestError, RawRequest, Reader, answer, refusal
-from device_plugin.core.http_values import App
+from device_plugin.adapters.http.requests import (
+    BadRequestError,
+    RawRequest,
+    Reader,
+    answer,
+    early_answer,
+    refusal,
+)
+from device_plugin.core.http_values import App, EarlyApp
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +32,16 @@ SILENCE_SECONDS, UNTRUSTED_SECONDS = 10, 2
 # Bytes that clients may send: more would fill our memory before it is refused. A pod has at most 1.5 MiB in etcd, and
 # 5,000 node names are 0.1 MiB; probes and scrapes have no body.
 MOST_BYTES, STRANGERS_BYTES = 16 << 20, 64 << 10
+# Bytes of a request within which an early answer is asked for, after each piece: its head, and the pod of a /filter.
+BEGINNING = 16 << 10
 # Seconds that running requests may take when the server closes, and seconds to wait when no client can be accepted.
 CLOSE_SECONDS, AGAIN_SECONDS = 5.0, 0.1
 
 
 class Server:
     """Serves `app` at `listen` until it is closed, each connection in a thread. `port` is the port that is in use.
+
+    With `early`, a request is answered as soon as the beginning of its body is enough; the rest is dropped unread.
 
     A client address has at most `per_address` connections, by default a quarter of the `threads`. On a loopback address
     only our own programs connect, without a limit.
@@ -43,6 +54,7 @@ class Server:
         threads: int = THREADS,
         silence: int = SILENCE_SECONDS,
         per_address: int | None = None,
+        early: EarlyApp | None = None,
     ) -> None:
         """Open the port, and accept connections from now on.
 
@@ -63,6 +75,7 @@ class Server:
         )
         self._most_bytes = MOST_BYTES if ours else STRANGERS_BYTES
         self._app = app
+        self._early = early
         self._silence = silence
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
@@ -141,15 +154,39 @@ class Server:
             client.send(refusal(str(error)))
 
     def _next(self, client: Client, reader: Reader) -> RawRequest | None:
-        """Returns the client's next whole request; None if the client has closed the connection."""
+        """Returns the client's next whole request; None if the client has closed the connection.
+
+        Requests before it that can be answered early are answered.
+        """
         while not reader.ready:
-            if not (data := client.receive()):
+            begins = self._early is not None and reader.received < BEGINNING
+            if not (data := client.receive(BEGINNING if begins else PIECE)):
                 return None
             reader.feed(data)
             if reader.wants_continue:
                 reader.wants_continue = False
                 client.send([b"HTTP/1.1 100 Continue\r\n\r\n"])
+            elif begins:
+                self._answer_early(client, reader)
         return reader.ready.popleft()
+
+    def _answer_early(self, client: Client, reader: Reader) -> None:
+        """Answer the request whose body has begun, if the application does not need the rest of the body."""
+        begun = reader.begun
+        if self._early is None or begun is None or begun[0].last:
+            return
+        request, length = begun
+        try:
+            pieces = early_answer(self._early, request, length)
+        except Exception:
+            # The whole request meets the same fault, and is answered.
+            log.exception("%s %s failed", request.method, request.url)
+            return
+        if pieces is not None:
+            client.discard(length - len(request.body))
+            reader.leave()
+            client.send(pieces)
+            client.await_request()
 
     def _answer(self, request: RawRequest) -> Sequence[bytes]:
         try:

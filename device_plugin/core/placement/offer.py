@@ -49,7 +49,7 @@ class RecentOffers:
         """
         kept = self._kept
         for names, offer in kept:
-            if offer.position is position and names == nodes:
+            if offer.position is position and (names is nodes or names == nodes):
                 return offer
         made = Offer(position, nodes)
         # Replaced, never changed, because other threads may read it.

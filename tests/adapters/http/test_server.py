@@ -5,11 +5,12 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import groupby
 
 import pytest
 
-from device_plugin.adapters.http.server import STRANGERS_BYTES, Server
+from device_plugin.adapters.http.server import BEGINNING, STRANGERS_BYTES, Server
 from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from tests.deadline import eventually
 
@@ -30,6 +31,19 @@ class App:
             self.inside.release()
             self.release.wait(120)
         return HttpAnswer([bytes(LARGE) if request.path == "/large" else b"ok"])
+
+
+class EarlyApp:
+    """Answers calls of /early by their beginning, and fails at those of /fault; it notes how much it was given."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int]] = []
+
+    def __call__(self, request: HttpRequest, length: int) -> HttpAnswer | None:
+        self.asked.append((request.path, len(request.body), length))
+        if request.path == "/fault":
+            raise RuntimeError
+        return HttpAnswer([b"early"]) if request.path == "/early" else None
 
 
 @pytest.fixture
@@ -243,3 +257,77 @@ def test_where_strangers_connect_they_are_counted_without_being_told(app: App) -
     with Server(app, ":0", threads=8) as server, ExitStack() as stack:
         clients = [stack.enter_context(connect(server, "127.0.0.1")) for _ in range(5)]
         assert eventually(lambda: sum(ended(client) for client in clients) == 3, 60)
+
+
+@pytest.fixture
+def early() -> EarlyApp:
+    return EarlyApp()
+
+
+@pytest.fixture
+def hasty(app: App, early: EarlyApp) -> Iterator[Server]:
+    """A server that may answer by the beginning of a request."""
+    with Server(app, "127.0.0.1:0", silence=PATIENCE, early=early) as server:
+        yield server
+
+
+LONG = bytes(range(256)) * 4096
+
+
+def post(client: http.client.HTTPConnection, path: str, body: bytes, **headers: str) -> bytes:
+    client.request("POST", path, body, headers)
+    return client.getresponse().read()
+
+
+def test_after_an_early_answer_the_rest_of_the_body_is_no_request(hasty: Server, early: EarlyApp) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", hasty.port, timeout=60)) as client:
+        for path, answer in [
+            ("/early", b"early"),
+            ("/x", b"ok"),
+            ("/early", b"early"),
+            ("/fault", b"ok"),
+        ] * 3:
+            assert post(client, path, LONG) == answer
+        paths = [path for path, _ in groupby(path for path, _, _ in early.asked)]
+    assert paths == ["/early", "/x", "/early", "/fault"] * 3
+    assert {length for _, _, length in early.asked} == {len(LONG)}
+    assert max(given for _, given, _ in early.asked) < 2 * BEGINNING
+
+
+def test_an_early_answer_is_asked_for_with_each_piece_of_the_beginning(
+    hasty: Server, early: EarlyApp
+) -> None:
+    """A client in Go sends 4 KiB first, and the rest in one piece."""
+    head = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n"
+    with connect(hasty, "127.0.0.1") as client:
+        client.sendall(head)
+        for piece in (1000, 4000, 15000):
+            before = early.asked[-1][1] if early.asked else 0
+            client.sendall(bytes(piece))
+            assert eventually(lambda want=before + piece: early.asked[-1:] == [("/x", want, 200000)], 60)  # type: ignore[misc]
+        client.sendall(bytes(180000))
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+    assert early.asked[-1][1] == 20000, "the beginning is over"
+
+
+def test_only_a_body_of_known_length_that_is_incomplete_is_answered_early(
+    hasty: Server, early: EarlyApp
+) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", hasty.port, timeout=60)) as client:
+        assert post(client, "/early", b"short") == b"ok"
+        client.request("POST", "/early", iter([LONG, LONG]), encode_chunked=True)
+        assert client.getresponse().read() == b"ok"
+        assert early.asked == []
+        assert post(client, "/early", LONG, Connection="close") == b"ok", "there is nothing to gain"
+
+
+def test_a_client_that_does_not_send_the_rest_is_not_waited_for(hasty: Server, early: EarlyApp) -> None:
+    """It gets its answer once it has sent all, because it may not read before."""
+    head = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+    with connect(hasty, "127.0.0.1") as client:
+        client.sendall(head + bytes(1000))
+        assert eventually(lambda: early.asked == [("/early", 1000, 100000)], 60)
+        assert eventually(lambda: ended(client), 60)
+    with connect(hasty, "127.0.0.1") as client:
+        client.sendall(head + bytes(1000))
+    assert eventually(lambda: not waits(hasty), 60)
