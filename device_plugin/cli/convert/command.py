@@ -5,8 +5,9 @@
     vgpu convert --prefix amd.com/gpu --in-place *.yaml
     kubectl get deployment web -o yaml | vgpu convert -
 
-It finds pods and pod templates at any depth of any kind of object, and changes nothing else of a file. An object with a
-request that cannot be converted stays as it is, and the exit status is 1.
+It finds pods and pod templates at any depth of any kind of object, and the pods of TrainJobs, InferenceServices and
+Workflows, which have no templates. It changes nothing else of a file. An object with a request that cannot be converted
+stays as it is, and the exit status is 1.
 """
 
 import argparse

@@ -1,14 +1,23 @@
-"""Objects of Kubernetes in a document: their pod templates, and requests for cards in other fields."""
+"""Objects of Kubernetes in a document: their pods, and requests for cards in other fields.
 
+Most kinds have pod templates, which are found at any depth. A TrainJob, an InferenceService with a model and a Workflow
+describe their pods in fields of their own: these pods are made as their controllers make them, and share the mappings
+of these fields, so that a conversion of the pod changes the object.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from device_plugin.cli.convert.annotations import Object
 from device_plugin.cli.convert.claims import Namespaces
-from device_plugin.cli.convert.pods import SCHEDULER, SCHEDULERS, Conversion, Target
+from device_plugin.cli.convert.pods import SCHEDULER, SCHEDULERS, Conversion, Target, mappings
 from device_plugin.cli.convert.products import is_of_another_product
 from device_plugin.core.contract.quantities import parse_quantity
+from device_plugin.core.pod_sets import at, pod_sets
 
+Described = dict[int, tuple[int, Object]]
+"""Pods that an object describes, each with the number of its set of pods, by the ids of the pods' resources."""
 # Fields whose keys are labels, or whose amounts nobody asks for.
 _NO_REQUESTS = ("metadata", "status", "nodeSelector", "matchLabels")
 
@@ -17,12 +26,14 @@ _NO_REQUESTS = ("metadata", "status", "nodeSelector", "matchLabels")
 class Template:
     """A pod or pod template: an object whose spec has containers.
 
-    `above` are the mappings between the template and its owner.
+    `above` are the mappings between the template and its owner. A pod that its owner describes in fields of its own has
+    the `number` of its set among the owner's sets of pods, and the path of its first resources.
     """
 
     pod: Object
     path: str
     above: tuple[Object, ...]
+    number: int | None = None
 
 
 @dataclass(slots=True)
@@ -35,6 +46,7 @@ class Owner:
 
     value: Object
     kind: str
+    described: Described = field(default_factory=dict)
     templates: list[Template] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -58,14 +70,36 @@ class Owner:
             conversion.run(copy)
             done.append((template, conversion, copy))
             self.problems += (self._place(template) + problem for problem in conversion.problems)
-        for template, conversion, copy in [] if self.problems else done:
-            if conversion.converted:
-                template.pod.clear()
-                template.pod.update(copy)
-                self._scheduler(template)
-            elif not conversion.remarks:
+        if not self.problems:
+            self._write([(template, copy) for template, conversion, copy in done if conversion.converted])
+        for template, conversion, _ in [] if self.problems else done:
+            if not (conversion.converted or conversion.remarks):
                 self.remarks.append(f"{self._place(template)}asks no other product for a card; unchanged")
             self.remarks += (self._place(template) + remark for remark in conversion.remarks)
+
+    def _write(self, converted: Sequence[tuple[Template, Object]]) -> None:
+        """Write converted pods into the object, or add the problem for which one cannot be described there."""
+        described = [(template, pod) for template, pod in converted if template.number is not None]
+        before = copied(self.value) if described else {}
+        for template, pod in described:
+            _describe(template, pod)
+        made: dict[int | None, Any] = {
+            number: each.template for number, each in enumerate(pod_sets(self.value))
+        }
+        for template, pod in described:
+            if made.get(template.number) != pod:
+                needed = ", ".join(at(pod, "metadata", "annotations") or ()) or "none"
+                self.problems.append(
+                    f"{self._place(template)}its pods need other annotations ({needed}): convert it by hand"
+                )
+        if self.problems:
+            _make_equal(self.value, before)
+            return
+        for template, pod in converted:
+            if template.number is None:
+                template.pod.clear()
+                template.pod.update(pod)
+                self._scheduler(template)
 
     def _place(self, template: Template) -> str:
         """The path of one of several templates, as the beginning of a sentence."""
@@ -91,11 +125,50 @@ def owners(document: Any, prefix: str) -> list[Owner]:
     return [owner for owner in search.found if owner.templates or owner.strays]
 
 
+def _describe(template: Template, pod: Object) -> None:
+    """Change the fields by which an owner describes a pod: those that it shares with the pod, and the scheduler."""
+    before, after = (at(each, "spec", "schedulerName") for each in (template.pod, pod))
+    _make_equal(template.pod, pod)
+    for above in template.above:
+        if before != after and above.get("schedulerName") == before:
+            above["schedulerName"] = after
+
+
+def _make_equal(value: Object, wanted: Object) -> None:
+    """Change a mapping, and the mappings in it, in place until it equals another one."""
+    for key in [key for key in value if key not in wanted]:
+        del value[key]
+    for key, part in wanted.items():
+        value[key] = _equal(value.get(key), part)
+
+
+def _equal(value: Any, wanted: Any) -> Any:
+    """A value that equals `wanted`, made of the mappings and lists of `value` as far as both have them."""
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        _make_equal(value, wanted)
+        return value
+    if isinstance(value, list) and isinstance(wanted, list) and len(value) == len(wanted):
+        value[:] = map(_equal, value, wanted)
+        return value
+    return wanted
+
+
 def copied(value: Any) -> Any:
     """A copy of a value, with copies of all mappings and lists in it."""
     if isinstance(value, dict):
         return {key: copied(part) for key, part in value.items()}
     return [copied(part) for part in value] if isinstance(value, list) else value
+
+
+def _described(value: Object) -> Described:
+    """The pods of an object of a known kind, with the numbers of their sets, by the ids of their resources."""
+    found: Described = {}
+    for number, each in enumerate(pod_sets(value)):
+        pod = dict(each.template)
+        for container in mappings(pod["spec"]["containers"]):
+            if isinstance(container.get("resources"), dict):
+                found[id(container["resources"])] = number, pod
+    return found
 
 
 class _Search:
@@ -119,7 +192,7 @@ class _Search:
                 self._mapping(value, self._owner(value, kind), "", ())
 
     def _owner(self, value: Object, kind: str) -> Owner:
-        self.found.append(Owner(value, kind))
+        self.found.append(Owner(value, kind, _described(value)))
         return self.found[-1]
 
     def _mapping(self, value: Object, owner: Owner, path: str, above: tuple[Object, ...]) -> None:
@@ -128,6 +201,11 @@ class _Search:
         spec = value.get("spec")
         if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
             owner.templates.append(Template(value, path, above))
+            return
+        if id(value) in owner.described:
+            number, pod = owner.described[id(value)]
+            if all(each.number != number for each in owner.templates):
+                owner.templates.append(Template(pod, path, above, number))
             return
         for key, part in value.items():
             if key in _NO_REQUESTS:

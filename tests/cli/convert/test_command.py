@@ -38,6 +38,22 @@ def test_the_file_keeps_its_comments_and_order(tmp_path: Path, capsys: pytest.Ca
     assert "# A comment that stays." in file.read_text()
 
 
+def test_a_workflow_keeps_its_comments_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {generateName: w-}
+spec:
+  templates:
+  - name: main # of a card
+    container: {image: x, resources: {limits: {%s}}} # a part
+"""
+    file = tmp_path / "workflow.yaml"
+    file.write_text(text % "nvidia.com/gpu: 1, nvidia.com/gpumem: 4096")
+    assert main(["convert", str(file)]) == 0
+    assert capsys.readouterr().out == text % "hygon.com/dcu-mem: 4"
+
+
 def test_nothing_is_written_where_one_file_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
