@@ -27,7 +27,7 @@ from device_plugin.cli.access import caller, dry_create
 from device_plugin.cli.printing import answers
 from device_plugin.cli.reading import local_allocator
 from device_plugin.cli.reading.garbage import uncollected
-from device_plugin.cli.reading.limit_mistakes import limit_mistake, unknown_family
+from device_plugin.cli.reading.limit_mistakes import limit_mistake, other_product, unknown_family
 from device_plugin.cli.reading.local_allocator import LocalAllocator
 from device_plugin.cli.reading.manifests import ManifestError, Workload, read_manifests
 from device_plugin.cli.reading.prefixes import PrefixError
@@ -219,7 +219,8 @@ def _fitted(
     if request is None and any(container.claims for container in template.pod.containers):
         return FitAnswer(name, "", workload.count, problem=BY_CLAIM)
     if request is None:
-        problem = ". ".join(filter(None, (_no_slice(local.prefixes), unknown)))
+        other = other_product(template.pod, local.prefixes, local.served)
+        problem = ". ".join(filter(None, (_no_slice(local.prefixes), other or unknown)))
         return FitAnswer(name, "", 0, problem=problem)
     if number in refusals:
         return FitAnswer(

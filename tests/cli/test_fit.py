@@ -160,7 +160,15 @@ def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        ({"hygon.com/dcumem": "4"}, "hygon.com/dcumem is no resource of a card: write hygon.com/dcu-mem"),
+        (
+            {"hygon.com/hcunum": "1", "hygon.com/hcumem": "4096"},
+            "hygon.com/hcunum is no resource of a card: write hygon.com/hcu, or if the file is for another product,"
+            " rewrite it with `vgpu convert`",
+        ),
+        (
+            {"hygon.com/dcumem": "4"},
+            "hygon.com/dcumem is no resource of a card: write hygon.com/dcu-mem, or if",
+        ),
         (
             {"hygon.com/hcu-share-4c-16g": "1"},
             "hygon.com/hcu-share-4c-16g is no resource of a card: write hygon.com/hcu-mem and hygon.com/hcu-cores",
@@ -181,6 +189,12 @@ def test_a_malformed_request_is_told(half_full: Fleet, capsys: pytest.CaptureFix
         ({MEM: "4Ei"}, "hygon.com/dcu-mem is 4Ei: no card has more than 1024 memory units"),
         ({"cpu": "1"}, "asks for no slice of hygon.com/dcu, hygon.com/hcu, so vgpu does not place it"),
         ({"other.com/nic": "1"}, "asks for no slice of hygon.com/dcu"),
+        (
+            {"nvidia.com/gpu": "1"},
+            "so vgpu does not place it. container main asks for nvidia.com/gpu: if the file is for another product,"
+            " rewrite it with `vgpu convert`",
+        ),
+        ({"aliyun.com/gpu-mem": "4"}, "container main asks for aliyun.com/gpu-mem: if the file"),
     ],
 )
 def test_limits_that_get_no_slice_are_told(
@@ -190,6 +204,16 @@ def test_limits_that_get_no_slice_are_told(
     file.write_text(json.dumps(objects.pod("p", limits)))
     assert fit(half_full, str(file)) == 1
     assert says in capsys.readouterr().out
+
+
+def test_cards_of_another_plugin_of_the_cluster_are_not_to_be_rewritten(
+    half_full: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half_full.patch("/api/v1/nodes/n1/status", {"status": {"capacity": {"nvidia.com/gpu": "4"}}})
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(objects.pod("p", {"nvidia.com/gpu": "1"})))
+    assert fit(half_full, str(file)) == 1
+    assert "does not place it\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["limits only", "claims too"])

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
+from device_plugin.cli.convert.products import is_of_another_product
 from device_plugin.core.contract.quantities import parse_quantity
 from device_plugin.core.contract.units import DEFAULT_UNIT_MIB
 from device_plugin.core.pods import Pod
@@ -28,6 +29,7 @@ _ENDING = (
     r"|-share-[0-9]+c-[0-9]+g|-mig-[0-9]+g-[0-9]+gb)"
 )
 _MEANT = (("percent", PERCENT), ("slice", SLICES), ("mem", MEM), ("core", CORES))
+_REWRITE = "if the file is for another product, rewrite it with `vgpu convert`"
 # No card has more memory. This is the default of the parameter mostMemGiB.
 MOST_GIB = 1024
 # From this number on, a limit of memory units is taken for bytes, as in manifests/admission/requests.yaml.
@@ -64,7 +66,9 @@ def _name_mistake(name: str, prefixes: Sequence[str]) -> str:
                     f"{name} is no resource of a card: write {prefix}{MEM} and {prefix}{CORES} (vgpu convert)"
                 )
             suffix = next((suffix for word, suffix in _MEANT if word in name[len(prefix) :].lower()), WHOLE)
-            return f"{name} is no resource of a card: write {prefix}{suffix}"
+            # A slip, or a request to another product, which may count in other units.
+            other = f", or {_REWRITE}" if is_of_another_product(name, prefix) else ""
+            return f"{name} is no resource of a card: write {prefix}{suffix}{other}"
     return ""
 
 
@@ -82,6 +86,18 @@ def unknown_family(pod: Pod, prefixes: Sequence[str], served: Collection[str]) -
                     f"container {container.name}: no node counts {name} now; the cards of this installation are"
                     f" {', '.join(prefixes)}"
                 )
+    return ""
+
+
+def other_product(pod: Pod, prefixes: Sequence[str], served: Collection[str]) -> str:
+    """Returns a sentence about the first limit that asks another product for a card, such as `nvidia.com/gpu`.
+
+    Empty if there is none, or if nodes count the resource, because another plugin serves it here.
+    """
+    for container in pod.containers:
+        for name in container.limits:
+            if name not in served and is_of_another_product(name, prefixes[0]):
+                return f"container {container.name} asks for {name}: {_REWRITE}"
     return ""
 
 
