@@ -516,12 +516,15 @@ def test_axe_finds_nothing_serious(small: Shown, width: int, scheme: Literal["da
     small.open()
     for view in ("cards", "waiting", "gangs", "jobs"):
         page.locator(f"nav a[data-view={view}]").click()
-        if view == "cards":
-            page.locator(".card").nth(1).click()
         check_axe(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        if view == "cards":
-            page.keyboard.press("Escape")
+    for view, opens in (("cards", ".card"), ("jobs", ".job button")):
+        page.locator(f"nav a[data-view={view}]").click()
+        page.locator(opens).nth(1).click()
+        expect(page.locator("#panel h2")).to_be_visible()
+        check_axe(page, f"the panel of {view}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.keyboard.press("Escape")
 
 
 def check_axe(page: Page, view: str) -> None:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -11,7 +12,9 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.cli.ui.team.changes import PersonalChanges
 from device_plugin.kube.errors import ForbiddenError
 from tests.cli.ui.conftest import browser
+from tests.cli.ui.shown import wider
 from tests.cli.ui.team.test_server import Team
+from tests.cli.ui.test_page import check_axe
 
 __all__ = ["browser"]
 
@@ -139,3 +142,45 @@ def test_what_was_shown_goes_when_the_session_ends(team: Team, page: Page) -> No
     log_in(page, "t-bert")
     expect(page.locator("#who")).to_contain_text("bert")
     expect(page.locator(".holder").first).to_contain_text("another namespace")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
+def test_axe_finds_nothing_serious_before_and_after_the_login_and_it_fits_a_phone(
+    team: Team, page: Page, width: int, scheme: Literal["dark", "light"]
+) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(f"http://{team.host}/")
+    expect(page.get_by_label("Token")).to_be_visible()
+    check_axe(page, "login")
+    log_in(page, "wrong")
+    expect(page.locator("#login-problem")).to_contain_text("does not accept this token")
+    check_axe(page, "a wrong token")
+    assert wider(page) == []
+    log_in(page, "t-anna")
+    page.locator(".card").click()
+    page.get_by_text("Commands").click()
+    expect(page.locator(".action code")).to_be_visible()
+    check_axe(page, "a card with its commands")
+    assert wider(page) == []
+
+
+def test_keys_alone_log_in_and_out(team: Team, page: Page) -> None:
+    page.goto(f"http://{team.host}/")
+    expect(page.get_by_label("Token")).to_be_visible()
+    tab_to(page, "login-token")
+    page.keyboard.type("t-anna")
+    page.keyboard.press("Enter")
+    expect(page.locator("#who")).to_contain_text("anna")
+    tab_to(page, "Log out")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def tab_to(page: Page, wanted: str) -> None:
+    """Press Tab until the element with this id or text has the focus."""
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id || document.activeElement.textContent") == wanted:
+            return
+    pytest.fail(f"Tab does not lead to {wanted}")
