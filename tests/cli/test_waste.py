@@ -1,9 +1,13 @@
 """Idle slices as people see them: by owner, the worst first, and what is not known."""
 
 import json
+from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
+from device_plugin.kube.errors import ForbiddenError
 from device_plugin.wiring.commands import main
 from tests.cli.figures import BUSY, MIB, Figures
 from tests.cli.fleet import Fleet
@@ -82,6 +86,29 @@ def test_programs_get_each_slice_and_the_sums(
     assert [(each["pod"], each["idle"], each["peakBytes"]) for each in row["slices"]] == [
         ("big", False, 0.5 * GIB), ("note", True, None),
     ]  # fmt: skip
+
+
+def test_with_the_rights_of_one_namespace_its_waste_alone_is_shown(
+    wasteful: Fleet, prometheus: Figures, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Prometheus has the figures of all namespaces; the pods that the person may list decide what is shown."""
+    listed = KubeClient.list
+
+    def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        if not where.namespace:
+            raise ForbiddenError("forbidden", 403, "Forbidden")
+        return listed(client, kind, where)
+
+    monkeypatch.setattr(KubeClient, "list", limited)
+    config = ("--kubeconfig", str(wasteful.kubeconfig), "--prometheus", prometheus.url)
+    # Its slice is in the figures, as those of pods of other namespaces are.
+    wasteful.remove("note")
+    assert main(["waste", "-A", "-o", "name", *config]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["waste/default/ReplicaSet/owner"]
+    assert printed.err.startswith(
+        "you may not list pods of all namespaces: only those of namespace default are known."
+    )
 
 
 def test_an_idle_pod_with_a_limit_shows_when_it_is_asked_back(
