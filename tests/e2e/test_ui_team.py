@@ -16,7 +16,7 @@ from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.service import SYSTEM
 from tests.e2e.slices import grant
-from tests.e2e.team_pages import SECONDS, ask, forwarded, logged_in, stream
+from tests.e2e.team_pages import SECONDS, ask, check_attacks, forwarded, logged_in, stream
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 from tests.pages import PROJECT
@@ -110,6 +110,7 @@ def test_two_users_see_their_own_namespace_and_no_name_of_the_other(page: str, u
         assert (status, f"system:serviceaccount:{user.namespace}:person" in why) == (403, True), why
     assert ask(page, "/login", "", "POST", json.dumps({"token": f"{first.token}x"}))[0] == 401
     assert ask(page, "/changes", "vgpu=guess")[0] == 401
+    check_attacks(page, first.token)
     in_a_browser(page, first)
     log = SYSTEM("logs", "deployment/vgpu-ui")
     assert not [user for user in users if user.token[-40:] in log]
