@@ -169,7 +169,7 @@ def shows_use(prometheus: Prometheus, page: Page, shown: Locator, card: str) -> 
     shown.click()
     panel = page.locator("#panel")
     expect(panel.locator(".slice", has_text="used")).to_have_count(1)
-    expect(panel).to_contain_text("Last 6 hours")
+    expect(panel).to_contain_text("Use of the last")
     said = panel.text_content() or ""
     panel.get_by_label("Close the card").click()
     labels = f'{{card="{card}"}}'

@@ -9,7 +9,8 @@ from device_plugin.cli.access.prometheus import Prometheus, PrometheusError
 from device_plugin.cli.ui.day import COLUMN_SECONDS, COLUMNS, UNKNOWN, level
 from device_plugin.cli.ui.entries import PageEntries
 
-HOURS, STEP_SECONDS = 6, 120
+# The hours that people can choose, the default first, and the number of values of each answer.
+HOURS, VALUES = (6, 1, 24), 180
 # By the name that the page shows, the query for a card's series, with values from 0 to 1.
 _QUERIES = {
     "memory used": "vgpu_card_memory_used_bytes{0} / vgpu_card_memory_bytes{0}",
@@ -34,30 +35,38 @@ class CardUse:
     def answer(self, query: Mapping[str, str]) -> object:
         """Returns the series of the card `card` of the node `node`, by name, or a `problem`.
 
-        `from` and `to` are the times of the series, and `step` is the time between two values, all in seconds. Raises
-        LookupError if the page does not show the node.
+        They are of the last `hours`, one of HOURS. `from` and `to` are the times of the series, and `step` is the time
+        between two values, all in seconds. Raises LookupError if the page does not show the node.
         """
         node, card = query.get("node", ""), query.get("card", "")
         if node not in self._entries.keys("node"):
             raise LookupError("this node is not shown")
         # A JSON text is a text of PromQL too.
         among = [f"{{{label}={json.dumps(node)},card={json.dumps(card)}}}" for label in _NODE_LABELS]
-        end = time.time()
+        end, hours = time.time(), _hours(query.get("hours", ""))
+        begin, step = end - hours * 3600, hours * 3600 // VALUES
         try:
             series = {
                 # Each pod of an agent exports its own series: max() joins the series of an old and a new pod.
-                name: self._series(f"max({' or '.join(text.format(labels) for labels in among)})", end)
+                name: self._series(
+                    f"max({' or '.join(text.format(labels) for labels in among)})", begin, end, step
+                )
                 for name, text in _QUERIES.items()
             }
         except PrometheusError as error:
             return {"problem": str(error)}
-        return {"from": end - HOURS * 3600, "to": end, "step": STEP_SECONDS, "series": series}
+        return {"from": begin, "to": end, "step": step, "series": series}
 
-    def _series(self, text: str, end: float) -> list[list[float]]:
+    def _series(self, text: str, begin: float, end: float, step: int) -> list[list[float]]:
         """Returns pairs of time and value of one series; negative, very large and unknown values are left out."""
-        found = self._prometheus.over_time(text, end - HOURS * 3600, end, STEP_SECONDS)
+        found = self._prometheus.over_time(text, begin, end, step)
         pairs = found[0].values if found else ()
         return [[at, value] for at, value in pairs if 0 <= value < 1e6]
+
+
+def _hours(text: str) -> int:
+    """The number of hours in a query; the default if it is none of HOURS."""
+    return next((hours for hours in HOURS if text == str(hours)), HOURS[0])
 
 
 class NodeUse:

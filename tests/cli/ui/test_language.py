@@ -31,7 +31,19 @@ ALLOWED = {
     "calc(var(--tone) + var(--apart))",
 }  # fmt: skip
 # Beginnings of keys to which a script adds a word of the server's, or the name of a view.
-FAMILIES = ("phase-", "state-", "slice-", "is-", "cards-", "waiting-", "gangs-", "jobs-", "do-", "series-")
+FAMILIES = (
+    "phase-",
+    "state-",
+    "slice-",
+    "is-",
+    "cards-",
+    "waiting-",
+    "gangs-",
+    "jobs-",
+    "do-",
+    "series-",
+    "hours-",
+)
 
 
 def placeholders(text: str) -> Counter[str]:

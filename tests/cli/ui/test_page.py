@@ -209,6 +209,34 @@ def test_the_use_of_a_card_over_time_is_drawn_where_prometheus_is_given(small: S
     expect(panel).to_contain_text("Prometheus answers 503")
 
 
+def test_people_choose_the_time_of_a_chart(small: Shown) -> None:
+    asked: list[str] = []
+
+    def use(query: Mapping[str, str]) -> object:
+        asked.append(query["hours"])
+        hours = int(query["hours"])
+        pairs = [[0.0, 0.2], [hours * 3600.0, hours / 100]]
+        return {"from": 0.0, "to": hours * 3600.0, "step": 20, "series": {"computing": pairs}}
+
+    small.server.answers = {"/day": lambda _: {}, "/use": use}
+    small.entries.put("about", {"page": {"use": True}})
+    page = small.open()
+    page.locator(".card").first.click()
+    panel = page.locator("#panel")
+    expect(panel).to_contain_text("computing: now 6 %")
+    choice = panel.get_by_label("Use of the last")
+    choice.focus()
+    choice.select_option("24 hours")
+    expect(panel).to_contain_text("computing: now 24 %")
+    expect(panel.locator(".plot")).to_have_count(1)
+    expect(choice).to_be_focused()
+    # The choice stays for the next card.
+    page.locator(".card").nth(1).click()
+    expect(panel).to_contain_text("computing: now 24 %")
+    expect(panel.get_by_label("Use of the last")).to_have_value("24")
+    assert asked == ["6", "24", "24"]
+
+
 def test_a_page_whose_command_has_ended_says_so_and_keeps_what_it_showed(browser: Browser) -> None:
     shown = Shown(browser, 2)
     page = shown.open()

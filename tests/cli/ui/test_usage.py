@@ -61,6 +61,21 @@ def test_the_use_of_one_card(use: CardUse, stand_in: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "hours"), [("", 6), ("1", 1), ("24", 24), ("10000", 6), ("6.0", 6), ("-1", 6)]
+)
+def test_people_choose_among_few_times_and_each_answer_has_as_many_values(
+    use: CardUse, stand_in: StandIn, text: str, hours: int
+) -> None:
+    found = use.answer({"node": "n1", "card": "c", "hours": text})
+    assert isinstance(found, dict)
+    assert found["to"] - found["from"] == pytest.approx(hours * 3600)
+    for asked in stand_in.asked:
+        (start,), (end,), (step,) = (asked[name] for name in ("start", "end", "step"))
+        assert float(end) - float(start) == pytest.approx(hours * 3600)
+        assert float(step) == found["step"] == hours * 20
+
+
+@pytest.mark.parametrize(
     ("status", "body", "problem"),
     [
         (503, {}, "answers 503"),

@@ -88,8 +88,8 @@ const legend = new Legend(byId("legend-spaces"), (namespace) => go({ ...place, n
 const owners = new Owners(byId("owners"), byId("owner-rows"));
 const timeline = new Timeline(byId("timeline"), byId("axis"), byId("tip"), openJob);
 const jobPanel = new JobPanel(byId("panel"));
-const panel = new Panel(byId("panel"), openCard, (node, card) =>
-  cluster.about.get("page")?.use ? ask(headers, "/use", { node, card }).catch(() => ({ problem: t("no-prometheus") })) : null);
+const panel = new Panel(byId("panel"), openCard, (node, card, hours) =>
+  cluster.about.get("page")?.use ? ask(headers, "/use", { node, card, hours }).catch(() => ({ problem: t("no-prometheus") })) : null);
 
 function openCard(node, index) {
   const card = cluster.nodes.get(node)?.cards[index];

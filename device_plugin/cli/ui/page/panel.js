@@ -8,14 +8,18 @@ import { known, t } from "./language.js";
 import { aged, element, memory, named, ranges, say } from "./text.js";
 import { cardUse, useText } from "./use.js";
 
+// The hours of use that people can choose.
+const SPANS = [1, 6, 24];
+
 export class Panel {
   /**
-   * `open(node, index)` is called for another card that somebody chooses in it; `use(node, card)` gives the use over
-   * time, if that is known.
+   * `open(node, index)` is called for another card that somebody chooses in it; `use(node, card, hours)` gives the use
+   * over time, if that is known.
    */
   constructor(root, open, use) {
     this.root = root;
     this.use = use;
+    this.hours = 6;
     this.key = "";
     root.addEventListener("click", (event) => {
       const other = event.target.closest(".other");
@@ -115,17 +119,28 @@ export class Panel {
     ]));
   }
 
-  /** Ask for the use over time and draw it, unless another card is shown meanwhile. */
+  /** Ask for the use over time and draw it, unless another card or time is chosen meanwhile. */
   async history(node, card) {
-    const key = this.key;
-    const found = await this.use(node, card);
-    if (!found || this.key !== key) return;
-    this.chart.append(element("h3", "", t("last-hours")));
-    if (found.problem) {
-      this.chart.append(element("p", "soft", found.problem));
-      return;
-    }
-    for (const [name, pairs] of Object.entries(found.series)) this.chart.append(...lineChart(name, pairs, found));
+    const { key, hours } = this;
+    const found = await this.use(node, card, hours);
+    if (!found || this.key !== key || this.hours !== hours) return;
+    if (!this.chart.firstChild) this.chart.append(this.spans(node, card), element("div"));
+    this.chart.lastChild.replaceChildren(...(found.problem
+      ? [element("p", "soft", found.problem)]
+      : Object.entries(found.series).flatMap(([name, pairs]) => lineChart(name, pairs, found))));
+  }
+
+  /** The title of the charts, with the choice of their time. */
+  spans(node, card) {
+    const [title, label, choice] = [element("h3"), element("label", "", t("use-of-last")), element("select")];
+    for (const hours of SPANS) choice.append(new Option(t(`hours-${hours}`), String(hours), false, hours === this.hours));
+    choice.addEventListener("change", () => {
+      this.hours = Number(choice.value);
+      this.history(node, card);
+    });
+    label.append(choice);
+    title.append(label);
+    return title;
   }
 }
 

@@ -184,7 +184,7 @@ export const TEXTS = {
   "numa": ["NUMA node", "NUMA 节点"],
   "slices-seen": ["Slices that you may see", "您可以看到的切片"],
   "no-slices": ["No slices", "没有切片"],
-  "last-hours": ["Last 6 hours", "最近 6 小时"],
+  "use-of-last": ["Use of the last", "最近的使用情况"],
   "no-prometheus": ["Prometheus was not asked.", "没有查询 Prometheus。"],
   "of-container": ["{namespace}, container {container}", "{namespace}，容器 {container}"],
   "also-on": ["also on ", "还占用："],
