@@ -33,7 +33,7 @@ class _Starting:
 
 @dataclass(slots=True)
 class _Node:
-    """The bound pods of a node that do not run, by UID, and the last reports of the node's agent."""
+    """The bound pods of a node that do not run, by UID, and the last news of the node's agent."""
 
     agent: object
     starting: dict[str, _Starting] = field(default_factory=dict)
@@ -70,12 +70,15 @@ class ClaimTouch(Service):
                 self._touch(each, now)
 
     def _agent(self, node: str) -> object:
-        """The reports of a node's agent that decide whether pods with claims can start; None if none can.
+        """The news of a node's agent that decide whether pods with claims can start; None if none can.
 
-        The lock is held.
+        These are its reports, and its registrations, which may end and begin between two steps. The lock is held.
         """
-        inventory = self._view.node_news.inventory(node)
-        return inventory.slices if inventory is not None and inventory.claims else None
+        nodes = self._view.node_news
+        inventory = nodes.inventory(node)
+        if inventory is None or not inventory.claims:
+            return None
+        return inventory.slices, nodes.registrations(node)
 
     def _touch(self, starting: _Starting, now: float) -> None:
         pod = starting.pod

@@ -208,6 +208,7 @@ class NodeNews:
         self._changes = CardChanges()
         # By name of each node: the number of the last change that was seen.
         self._versions: dict[str, int] = {}
+        self._registrations: dict[str, int] = {}
 
     def see(self, node: Node) -> None:
         """Record a node's inventory; an inventory with a fault counts as none, but the grants on the node stay held.
@@ -224,7 +225,10 @@ class NodeNews:
                 inventory = node.shared()
             except AnnotationError as error:
                 fault = str(error)
-            taken = self._changes.taken(node, self.inventory(node.name), inventory, self._clock())
+            before = self.inventory(node.name)
+            taken = self._changes.taken(node, before, inventory, self._clock())
+            if taken is not None and taken.claims and not (before is not None and before.claims):
+                self._registrations[node.name] = self.registrations(node.name) + 1
             if self._changes.waits(node.name):
                 fault = fault or "its cards change too often"
             if fault:
@@ -249,6 +253,7 @@ class NodeNews:
             self._versions.pop(name, None)
             self._faults.clear("inventory", name)
             self._changes.forget_node(name)
+            self._registrations.pop(name, None)
             self._accounts.set_inventory(name, None)
 
     def sync(self, nodes: Iterable[Node]) -> None:
@@ -275,6 +280,10 @@ class NodeNews:
         with self._lock:
             known = self._ledger.node(node)
         return known.inventory if known is not None else None
+
+    def registrations(self, node: str) -> int:
+        """The number of times that the node's agent began to prepare ResourceClaims: kubelets register it again."""
+        return self._registrations.get(node, 0)
 
 
 class JobNews:

@@ -55,6 +55,16 @@ def test_a_pod_is_touched_once_the_agent_of_its_node_is_registered(world: World)
     assert touched(world, 600.0) == []
 
 
+def test_an_agent_that_registers_anew_between_two_steps_is_noticed(world: World) -> None:
+    shows(world, claims=True)
+    touched(world)
+    bound(world)
+    assert touched(world, 30.0) == []
+    shows(world, claims=False)
+    shows(world, claims=True)
+    assert touched(world) == ["p"]
+
+
 def test_a_pod_that_runs_or_is_gone_is_touched_no_more(world: World) -> None:
     touched(world)
     made = bound(world)
