@@ -207,11 +207,13 @@ def _cell(programs: TrialPrograms, folder: Path, way: Way, reach: str) -> str:
         slice_ = slices.make(Path(machine), BUILD, programs.runtimes, card, slices.sizes(card)[1])
         for name in ("vgpu.conf", "usage"):  # in a separate folder, which a program in a chroot does not see
             (slice_.folder / name).rename(Path(files) / name)
+        (root := Path(machine) / "root").mkdir()
         own = [programs.folder / PRELOADED[reach]] if reach in PRELOADED else []
         environment = {
             "LD_PRELOAD": ":".join(map(str, [*own, programs.library, DRIVER])),
             "FENCE_DRIVER": str(DRIVER),
             "VGPU_TEST_FOLDER": files,
+            "FENCE_ROOT": str(root),
         }
         with subprocess.Popen(
             programs.command(way, reach),
