@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -34,8 +34,10 @@ SIZES = ((1, 4, 1), (2, 8, 1), (4, 15, 1), (8, 30, 1), (2, 5, 2))
 # Seconds within which a claim shows what its pod's grant says: 10, and those until another replica leads after a kill,
 # because the Lease lasts 15 s, and the new leader lists everything first.
 CLAIM_SECONDS = 35.0
-# A disturbance comes after each batch with this probability.
-DISTURBED = 0.15
+# A disturbance comes after each pod with this probability.
+DISTURBED = 0.02
+# Seconds that a pod may take, disturbances included, and for the beginning and the end of the test.
+POD_SECONDS, OTHER_SECONDS = 5.0, 900.0
 ENDED = ("Succeeded", "Failed")
 
 
@@ -155,20 +157,29 @@ def _cut_power(machines: Machines, rng: random.Random) -> bool:
     return True
 
 
+DISTURBANCES = (_kill_agent, _kill_leader, _restart_kubelet, _cut_power)
+
+
+def _rounds(rng: random.Random) -> Iterator[Callable[[Machines, random.Random], bool]]:
+    """All disturbances again and again, each time in another order."""
+    while True:
+        yield from rng.sample(DISTURBANCES, len(DISTURBANCES))
+
+
+@pytest.mark.timeout(POD_SECONDS * PODS + OTHER_SECONDS)
 def test_all_accounts_agree_while_programs_and_nodes_die(
     kubectl: Kubectl, machines: Machines, rng: random.Random
 ) -> None:
-    churn = Churn(kubectl, rng)
-    disturbances = (_kill_agent, _kill_leader, _restart_kubelet, _cut_power)
+    churn, disturbances = Churn(kubectl, rng), _rounds(rng)
     done = defaultdict[str, int](int)
     while churn.made < PODS:
         # Pods that take the place of ended ones show that the cluster works again since the disturbance before.
-        if churn.step() and rng.random() < DISTURBED:
-            disturb = rng.choice(disturbances)
+        if rng.random() < DISTURBED * churn.step():
+            disturb = next(disturbances)
             with suppress(KubectlError):  # the agent or the leader is being replaced
                 done[disturb.__name__] += disturb(machines, rng)
     print(f"{churn.made} pods, {dict(done)}")
-    assert all(done[each.__name__] for each in disturbances), (
+    assert all(done[each.__name__] for each in DISTURBANCES), (
         "write more pods: some disturbance never happened"
     )
     assert eventually(lambda: _all_ended(kubectl), 300), kubectl("get", "pods", "--output=wide")
