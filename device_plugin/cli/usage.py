@@ -3,6 +3,7 @@
     vgpu usage --since 7d --prometheus http://localhost:9090
     vgpu usage --since 30d --prometheus URL --by namespace    # one row for each namespace
     vgpu usage --since 1d --prometheus URL -o csv             # for a table of your own
+    vgpu usage --since 7d --until 2026-11-23 --prometheus URL # a calendar week
 
 A slice counts as the larger of its shares of its card's memory and core groups: a quarter of a card for 4 hours is 1
 CARD HOUR. MEMORY HOURS and BUSY HOURS are the part of them in which the memory was used and core groups computed.
@@ -21,7 +22,7 @@ from device_plugin.cli.access.prometheus import Prometheus
 from device_plugin.cli.printing import formats, output
 from device_plugin.cli.printing.output import Column, Listing, ListPrinter
 from device_plugin.cli.reading import slice_use
-from device_plugin.cli.reading.durations import duration
+from device_plugin.cli.reading.durations import duration, past_moment
 from device_plugin.cli.reading.usage import PATIENCE_SECONDS, UNKNOWN, Usage, UsageQueries, read_usage, summed
 from device_plugin.core.printable import printable
 
@@ -73,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of the last TIME, such as 12h or 30d (default: {WEEK})",
     )  # fmt: skip
     parser.add_argument(
+        "--until",
+        type=past_moment,
+        metavar="DATE",
+        help="its end, such as 2026-11-23 or 2026-11-23T08:00Z (default: now)",
+    )
+    parser.add_argument(
         "--prometheus", metavar="URL", required=True, help="a Prometheus that scrapes the node agents"
     )
     parser.add_argument(
@@ -98,12 +105,12 @@ def run(args: argparse.Namespace) -> int:
     listing = LISTING if by_owner else LISTING.without(_OWNER)
     as_csv = args.output == CSV
     printer = ListPrinter(argparse.Namespace(**{**vars(args), "output": None}) if as_csv else args, listing)
-    queries = UsageQueries(args.agents_namespace, namespace, args.since)
+    queries = UsageQueries(args.agents_namespace, namespace, args.since, args.until)
     rows = summed(read_usage(Prometheus(args.prometheus, PATIENCE_SECONDS), queries), owners=by_owner)
     if as_csv:
         _write_csv(printer.ordered(rows))
         return 0
-    beside = {"sinceSeconds": args.since, "stepSeconds": queries.step}
+    beside = {"sinceSeconds": args.since, "until": args.until, "stepSeconds": queries.step}
     printer.show(rows, beside, "no slice was held in this time, as far as this Prometheus knows")
     return 0
 

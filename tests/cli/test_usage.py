@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 
 import pytest
 
@@ -54,6 +55,25 @@ def test_a_namespace_and_a_time_are_chosen_and_owners_are_summed(
     assert main(["usage", *words, *URL]) == 0
     assert capsys.readouterr().out.split() == ["usage/a", "usage/b"]
     assert asked == [UsageQueries("vgpu-system", "a", 12 * 3600)]
+
+
+def test_the_time_may_end_at_a_date(
+    capsys: pytest.CaptureFixture[str], asked: list[UsageQueries], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        for text in ("2026-11-23", "2026-11-22T16:00Z"):
+            assert main(["usage", "--until", text, "-o", "json", *URL]) == 0
+            assert json.loads(capsys.readouterr().out)["until"] == 1795363200
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert asked == [UsageQueries("vgpu-system", "", 7 * 86400, 1795363200)] * 2
+    for wrong in ("2999-01-01", "monday", "1969-01-01", "7d", ""):
+        with pytest.raises(SystemExit):
+            main(["usage", "--until", wrong, *URL])
+        assert "is no moment before now: write a date" in capsys.readouterr().err
 
 
 def test_a_table_calculator_reads_no_formula(capsys: pytest.CaptureFixture[str]) -> None:

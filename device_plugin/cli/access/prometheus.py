@@ -70,9 +70,12 @@ class Prometheus:
             user = f"{unquote(self._url.username)}:{unquote(self._url.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
 
-    def now(self, query: str) -> Sequence[PrometheusSeries]:
-        """Returns each series of the query with its last value. Raises PrometheusError."""
-        return self._series("query", {"query": query})
+    def now(self, query: str, at: float | None = None) -> Sequence[PrometheusSeries]:
+        """Returns each series of the query with its last value, or that `at` a time, in seconds since 1970.
+
+        Raises PrometheusError.
+        """
+        return self._series("query", {"query": query} | ({} if at is None else {"time": f"{at:.0f}"}))
 
     def over_time(self, query: str, start: float, end: float, step: float) -> Sequence[PrometheusSeries]:
         """Returns the values of each series from `start` to `end`, every `step` seconds. Raises PrometheusError."""

@@ -45,12 +45,14 @@ class Usage(NamedTuple):
 class UsageQueries(NamedTuple):
     """Makes the PromQL queries about the last `seconds`, for pods of `namespace` (empty: of all).
 
-    `agents` is the namespace of the node agents.
+    `agents` is the namespace of the node agents. The queries are for the moment `until`, in seconds since 1970; None is
+    now.
     """
 
     agents: str
     namespace: str
     seconds: float
+    until: float | None = None
 
     @property
     def step(self) -> float:
@@ -103,13 +105,13 @@ def _share(amount: str, whole: str) -> str:
 
 def read_usage(prometheus: Prometheus, queries: UsageQueries) -> Sequence[Usage]:
     """Returns the usage of each pod that held slices in the time of the queries. Raises PrometheusError."""
-    slices, cards = _by_pod(prometheus.now(queries.slices())), _by_pod(prometheus.now(queries.cards()))
-    memory, busy = _by_pod(prometheus.now(queries.memory())), _by_pod(prometheus.now(queries.busy()))
+    texts = queries.slices(), queries.cards(), queries.memory(), queries.busy()
+    slices, cards, memory, busy = (_by_pod(prometheus.now(text, queries.until)) for text in texts)
     owners = {
         (each.labels.get("namespace", ""), each.labels.get("pod", "")): Owner(
             each.labels.get("owner_kind", ""), each.labels.get("owner_name", "")
         )
-        for each in prometheus.now(queries.owners())
+        for each in prometheus.now(queries.owners(), queries.until)
     }
     # Without the rule, nothing is known of owners; with it, a pod that has none is its own.
     return [

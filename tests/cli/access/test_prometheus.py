@@ -53,6 +53,8 @@ def test_values_now(prometheus: Prometheus, stand_in: StandIn) -> None:
     stand_in.answers(ONE)
     assert prometheus.now("up") == [PrometheusSeries({"node": "n1"}, [(2.5, 0.5)])]
     assert (stand_in.path, stand_in.asked) == ("/prom/api/v1/query", {"query": ["up"]})
+    prometheus.now("up", 1795363200.0)
+    assert stand_in.asked == {"query": ["up"], "time": ["1795363200"]}
 
 
 def test_values_over_time(prometheus: Prometheus, stand_in: StandIn) -> None:

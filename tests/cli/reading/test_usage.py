@@ -106,7 +106,8 @@ def test_a_pod_without_a_controller_is_its_own_owner_if_owners_are_known(
         {"namespace": "a", "pod": "p", "owner_kind": "Job", "owner_name": "train"}, [(0.0, 1.0)]
     )
 
-    def now(_: Prometheus, query: str) -> list[PrometheusSeries]:
+    def now(_: Prometheus, query: str, at: float | None) -> list[PrometheusSeries]:
+        assert at == 1795363200.0, "all queries are of one moment"
         if "vgpu:pod_owner:info" in query:
             return [owner] if named else []
         exported = {"exported_namespace": "a", "namespace": AGENTS, "pod": "vgpu-node"}
@@ -116,7 +117,7 @@ def test_a_pod_without_a_controller_is_its_own_owner_if_owners_are_known(
         ]
 
     monkeypatch.setattr(Prometheus, "now", now)
-    found = read_usage(Prometheus("http://localhost:1"), UsageQueries(AGENTS, "", 3600))
+    found = read_usage(Prometheus("http://localhost:1"), UsageQueries(AGENTS, "", 3600, 1795363200.0))
     owners = [JOB, Owner("Pod", "q")] if named else [UNKNOWN, UNKNOWN]
     assert [(each.namespace, each.owner, each.slices) for each in found] == [
         ("a", owners[0], 2.0), ("a", owners[1], 1.0),
