@@ -84,7 +84,7 @@ def test_the_beginning_of_a_call_gives_the_last_list_for_an_equal_call_of_the_sa
 
 
 def test_a_list_that_is_not_cached_any_more_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extender, "MOST_LISTS", 20)
+    monkeypatch.setattr(extender, "MOST_LISTS", 20 * extender.LIST_BYTES)
     read, first, other = FilterCalls(), _call(_POD, '["n1","n2"]'), _call({**_POD, "x": 1}, '["n3","n4"]')
     read(first)
     assert read.begun(first, len(first)) is not None
