@@ -109,9 +109,10 @@ class Browser:
         headers: Mapping[str, str] | None = None,
     ) -> HTTPResponse:
         connection = HTTPConnection(self._address, timeout=SECONDS)
+        OPENED.append(connection)
         connection.request(method, path, body, {**self._headers, **(headers or {})})
         answer = connection.getresponse()
-        OPENED.extend((connection, answer))
+        OPENED.append(answer)
         return answer
 
     def entries(self) -> Iterator[tuple[str, list[list[Any]]]]:
@@ -293,9 +294,9 @@ def test_the_page_over_tls(running: Running, settings: UiSettings, tmp_path: Pat
         with closing(HTTPConnection("localhost", port)) as silent:
             silent.connect()
             connection = HTTPSConnection("localhost", port, timeout=SECONDS, context=trusted)
+            OPENED.append(connection)
             own = {"Origin": f"https://localhost:{port}", "Content-Type": "application/json"}
             connection.request("POST", "/login", json.dumps({"token": "anna"}), own)
-            OPENED.append(connection)
             cookie = str(connection.getresponse().getheader("Set-Cookie"))
             assert cookie.startswith("__Host-vgpu=")
             assert "; Secure" in cookie

@@ -70,15 +70,17 @@ def pass_on(handler: BaseHTTPRequestHandler, store: ObjectStore, to: RelayTarget
             raise errors.StatusError(
                 503, "ServiceUnavailable", f"error trying to reach service: {error}"
             ) from None
-        if to.what and answer.status >= HTTPStatus.BAD_REQUEST:
-            raise _refusal(answer)
-        opened.settimeout(None)
-        if answer.status != HTTPStatus.SWITCHING_PROTOCOLS:
-            _copy(handler, answer)
-            return
-        handler.close_connection = True
-        with suppress(ConnectionError, TimeoutError, ValueError):
-            _join(handler, answer, opened)
+        # An answer that ends with its connection has the socket for itself.
+        with closing(answer):
+            if to.what and answer.status >= HTTPStatus.BAD_REQUEST:
+                raise _refusal(answer)
+            opened.settimeout(None)
+            if answer.status != HTTPStatus.SWITCHING_PROTOCOLS:
+                _copy(handler, answer)
+                return
+            handler.close_connection = True
+            with suppress(ConnectionError, TimeoutError, ValueError):
+                _join(handler, answer, opened)
 
 
 def _kubelet(store: ObjectStore, pod: Object, to: RelayTarget, query: str) -> tuple[str, int, str] | None:
