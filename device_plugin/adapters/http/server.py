@@ -144,7 +144,7 @@ class Server:
     def _exchange(self, client: Client) -> None:
         reader = Reader(self._most_bytes)
         try:
-            while not self._closing.is_set() and (request := self._next(client, reader)):
+            while request := self._next(client, reader):
                 client.awaited = False
                 client.send(self._answer(request))
                 if request.last:
@@ -154,11 +154,13 @@ class Server:
             client.send(refusal(str(error)))
 
     def _next(self, client: Client, reader: Reader) -> RawRequest | None:
-        """Returns the client's next whole request; None if the client has closed the connection.
+        """Returns the client's next whole request; None if the client has closed the connection, or the server closes.
 
         Requests before it that can be answered early are answered.
         """
-        while not reader.ready:
+        while not self._closing.is_set():
+            if reader.ready:
+                return reader.ready.popleft()
             begins = self._early is not None and reader.received < BEGINNING
             if not (data := client.receive(BEGINNING if begins else PIECE)):
                 return None
@@ -166,9 +168,9 @@ class Server:
             if reader.wants_continue:
                 reader.wants_continue = False
                 client.send([b"HTTP/1.1 100 Continue\r\n\r\n"])
-            elif begins:
+            elif begins and not reader.ready:
                 self._answer_early(client, reader)
-        return reader.ready.popleft()
+        return None
 
     def _answer_early(self, client: Client, reader: Reader) -> None:
         """Answer the request whose body has begun, if the application does not need the rest of the body."""
@@ -176,17 +178,21 @@ class Server:
         if self._early is None or begun is None or begun[0].last:
             return
         request, length = begun
+        pieces: Sequence[bytes] | None = None
+        # Its connection is not idle while the application runs.
+        client.awaited = False
         try:
             pieces = early_answer(self._early, request, length)
         except Exception:
             # The whole request meets the same fault, and is answered.
             log.exception("%s %s failed", request.method, request.url)
+        if pieces is None:
+            client.awaited = True
             return
-        if pieces is not None:
-            client.discard(length - len(request.body))
-            reader.leave()
-            client.send(pieces)
-            client.await_request()
+        client.discard(length - len(request.body))
+        reader.leave()
+        client.send(pieces)
+        client.await_request()
 
     def _answer(self, request: RawRequest) -> Sequence[bytes]:
         try:

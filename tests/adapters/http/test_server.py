@@ -34,13 +34,19 @@ class App:
 
 
 class EarlyApp:
-    """Answers calls of /early by their beginning, and fails at those of /fault; it notes how much it was given."""
+    """Answers calls of /early by their beginning, and fails at those of /fault; it notes how much it was given.
+
+    While `release` is not set, no call is answered.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int]] = []
+        self.release = threading.Event()
+        self.release.set()
 
     def __call__(self, request: HttpRequest, length: int) -> HttpAnswer | None:
         self.asked.append((request.path, len(request.body), length))
+        self.release.wait(120)
         if request.path == "/fault":
             raise RuntimeError
         return HttpAnswer([b"early"]) if request.path == "/early" else None
@@ -279,6 +285,13 @@ def post(client: http.client.HTTPConnection, path: str, body: bytes, **headers: 
     return client.getresponse().read()
 
 
+def answered(client: socket.socket) -> bytes:
+    """Reads one answer from the server; returns its body."""
+    answer = http.client.HTTPResponse(client)
+    answer.begin()
+    return answer.read()
+
+
 def test_after_an_early_answer_the_rest_of_the_body_is_no_request(hasty: Server, early: EarlyApp) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", hasty.port, timeout=60)) as client:
         for path, answer in [
@@ -331,3 +344,27 @@ def test_a_client_that_does_not_send_the_rest_is_not_waited_for(hasty: Server, e
     with connect(hasty, "127.0.0.1") as client:
         client.sendall(head + bytes(1000))
     assert eventually(lambda: not waits(hasty), 60)
+
+
+def test_a_request_sent_ahead_is_not_answered_before_the_one_in_front_of_it(hasty: Server) -> None:
+    first = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
+    second = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+    with connect(hasty, "127.0.0.1") as client:
+        client.sendall(first + second + bytes(1000))
+        assert answered(client) == b"ok"
+        client.sendall(bytes(99000))
+        assert answered(client) == b"early"
+
+
+def test_a_call_for_which_an_early_answer_is_computed_is_answered_when_the_server_closes(
+    app: App, early: EarlyApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("device_plugin.adapters.http.server.CLOSE_SECONDS", 0)
+    early.release.clear()
+    with Server(app, "127.0.0.1:0", early=early) as server, connect(server, "127.0.0.1") as client:
+        client.sendall(b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(100000))
+        assert eventually(lambda: early.asked, 60)
+        server.close()
+        early.release.set()
+        assert answered(client) == b"early"
+        assert eventually(lambda: ended(client), 60), "it is the last request of the connection"
