@@ -43,13 +43,18 @@ class Reader:
         self.wants_continue = False
         """True while the client waits for permission to send the body."""
         self._most_body = most_body
+        # Bytes outside of bodies, since the piece in which a request ended last, and bytes of bodies in the last piece.
+        self._heads = self._bodies = 0
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
 
     @property
     def received(self) -> int:
-        """The bytes of the request that is incomplete; 0 before its first byte."""
-        return self._fed if self._under_way else 0
+        """The bytes of the request that is incomplete; 0 before its first byte.
+
+        It leaves out bytes of the head that came in one piece with the end of the request in front of it.
+        """
+        return self._heads + self._length if self._under_way else 0
 
     @property
     def begun(self) -> tuple[RawRequest, int] | None:
@@ -65,17 +70,21 @@ class Reader:
     def leave(self) -> None:
         """Leave out the rest of the request that has begun: the next bytes to parse are those of the next request."""
         self._parser = httptools.HttpRequestParser(self)
+        self._heads = 0
         self._begin()
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parse bytes from the client. Raises BadRequestError for a malformed or too large request."""
+        ready, self._bodies = len(self.ready), 0
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise BadRequestError("400 Bad Request") from error
-        self._fed += len(data)
-        if self._fed - self._length > MOST_HEAD:
+        self._heads += len(data) - self._bodies
+        if self._heads > MOST_HEAD:
             raise BadRequestError("431 Request Header Fields Too Large")
+        if len(self.ready) > ready:
+            self._heads = 0
         if max(self._length, self._declared) > self._most_body:
             raise BadRequestError("413 Content Too Large")
 
@@ -114,6 +123,7 @@ class Reader:
         """Append a part of the request's body."""
         self._parts.append(part)
         self._length += len(part)
+        self._bodies += len(part)
 
     def on_message_complete(self) -> None:
         """Add the whole request to `ready`."""
@@ -124,7 +134,7 @@ class Reader:
     def _begin(self) -> None:
         self._now = RawRequest()
         self._parts: list[bytes] = []
-        self._fed = self._length = 0
+        self._length = 0
         self._headed = self._under_way = False
 
 

@@ -64,6 +64,15 @@ def test_requests_sent_ahead_are_answered_in_their_order() -> None:
     assert [a.rpartition(b"\r\n\r\n")[2] for a in answers] == [b"abcde", b"abcde", b"z"]
 
 
+def test_the_body_of_the_request_in_front_does_not_count_as_head() -> None:
+    long = POST + b"Content-Length: 100000\r\n\r\n" + bytes(100000)
+    for second, rest in [(COUNTED, b""), (COUNTED[:-3], COUNTED[-3:]), (COUNTED[:9], COUNTED[9:])]:
+        reader = Reader(100000)
+        reader.feed(long + second)
+        reader.feed(rest)
+        assert [len(request.body) for request in reader.ready] == [100000, 5]
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
