@@ -86,8 +86,10 @@ class Filter(Service):
             request = self._view.pods.request_of(pod)
         except RequestError:
             return None
-        if request is None:
+        # A replica that does not place must answer without the lock, as `__call__` does.
+        if request is None or self._why_not_placing():
             return None
+        self._allocator.prepare(request, nodes)
         started = self._clock()
         with self._view.lock:
             if self._view.pods.is_gone(pod.uid) or self._why_not_placing() or self._why_not(pod):

@@ -2,14 +2,17 @@
 
 import random
 import threading
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from pytest_mock import MockerFixture
 
 from device_plugin.allocator.waiting.refusal_budget import BURST, SHARE
 from device_plugin.allocator.waiting.refusals import Refusals
 from device_plugin.cluster.filter import NOT_YET, Verdict
+from device_plugin.core.placement import offer
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.pods import HALF, pod
@@ -164,11 +167,13 @@ def test_a_replica_that_does_not_place_yet_answers_though_the_lock_is_held(world
         two.lead()
     else:
         two.view.pod_news.sync(world.api.pods())
-    apart, told = Apart(), list[Verdict]()
+    apart, told, again = Apart(), list[Verdict](), list[Verdict | None]()
     with two.view.lock:
         apart.run(lambda: told.append(two.filter(made, ["n1"])))
+        apart.run(lambda: again.append(two.filter.again(made, ["n1"])))
         apart.join()
     assert [dict(verdict.hopeless) for verdict in told] == [{"n1": NOT_YET}]
+    assert again == [None]
 
 
 def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica) -> None:
@@ -203,6 +208,32 @@ def test_a_hopeless_pod_is_refused_again_until_it_may_fit(world: World, one: Rep
     world.node("n1", inventory("n1", 3))
     one.view.node_news.sync(world.api.nodes())
     assert one.filter.again(waits, ["n1"]) is None, "the cards have changed"
+
+
+def test_the_nodes_of_a_pod_that_is_refused_again_are_looked_up_without_the_lock(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    """Finding thousands of nodes takes longer than the rest, and other decisions wait for the lock."""
+    made = world.pod("waits", mem=17, cores=1)
+    assert one.ask(made) == ""
+    for number in range(offer.MOST):
+        one.allocator.placer.table.offered([f"other-{number}"])
+    free, find = list[bool](), offer.rows_of
+
+    def take() -> None:
+        free.append(one.view.lock.acquire(blocking=False))
+        if free[-1]:
+            one.view.lock.release()
+
+    def found(position: Mapping[str, int], nodes: Collection[str]) -> object:
+        apart = Apart()
+        apart.run(take)
+        apart.join()
+        return find(position, nodes)
+
+    mocker.patch.object(offer, "rows_of", found)
+    assert one.filter.again(made, ["n1"]) is not None
+    assert free == [True]
 
 
 def test_no_pod_is_refused_again_that_is_gone_or_bound_or_may_preempt_others(
