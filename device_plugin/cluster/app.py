@@ -105,7 +105,8 @@ def early_filter_app(place: Filter, calls: Calls) -> EarlyApp:
     """
 
     def app(request: HttpRequest, length: int) -> HttpAnswer | None:
-        known = calls.begun(request.body, length) if request.path == "/filter" else None
+        asked = (request.method, request.path) == ("POST", "/filter")
+        known = calls.begun(request.body, length) if asked else None
         found = place.again(*known) if known is not None else None
         return None if found is None else _filtered(found, calls)
 

@@ -66,9 +66,12 @@ def test_a_pod_that_fits_nowhere_is_refused_again_alike_by_the_beginning_of_the_
     whole, early = mocker.spy(Filter, "__call__"), mocker.spy(Filter, "again")
     names = [f"node-{n}" for n in range(5000)] + ["n1"]
 
+    def body(name: str, mem: str) -> bytes:
+        asked = {"Pod": _pod(name, mem), "Nodes": None, "NodeNames": names}
+        return json.dumps(asked, separators=(",", ":")).encode()
+
     def ask(name: str, mem: str) -> Any:
-        body = {"Pod": _pod(name, mem), "Nodes": None, "NodeNames": names}
-        return json.loads(call("POST", "/filter", json.dumps(body, separators=(",", ":")).encode())[1])
+        return json.loads(call("POST", "/filter", body(name, mem))[1])
 
     world.pod("large", mem=17)
     first = ask("large", "17")
@@ -76,6 +79,7 @@ def test_a_pod_that_fits_nowhere_is_refused_again_alike_by_the_beginning_of_the_
     assert ask("large", "17") == ask("large", "17") == first
     assert (whole.call_count, early.call_count) == (1, 2)
     assert "too small" in first["FailedAndUnresolvableNodes"]["n1"]
+    assert call("PUT", "/filter", body("large", "17"))[0] == 405
     world.pod("fits")
     for _ in range(2):
         assert ask("fits", "8")["NodeNames"] == ["n1"]
