@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 
 import pytest
 from pytest_mock import MockerFixture
@@ -84,12 +85,26 @@ def test_the_beginning_of_a_call_gives_the_last_list_for_an_equal_call_of_the_sa
 
 
 def test_a_list_that_is_not_cached_any_more_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extender, "MOST_LISTS", 20 * extender.LIST_BYTES)
+    monkeypatch.setattr(extender, "MOST_LISTS", extender.EMPTY_LIST + 20 * extender.LIST_BYTES)
     read, first, other = FilterCalls(), _call(_POD, '["n1","n2"]'), _call({**_POD, "x": 1}, '["n3","n4"]')
     read(first)
     assert read.begun(first, len(first)) is not None
     read(other)
     assert read.begun(first, len(first)) is None
+
+
+@pytest.mark.parametrize("names", [1, 2, 50])
+def test_cached_lists_take_no_more_memory_than_allowed(names: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extender, "MOST_LISTS", 256 << 10)
+    read = FilterCalls()
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            listed = json.dumps([f"node-{number}-{n}" for n in range(names)], separators=(",", ":"))
+            assert len(read(_call(_POD, listed))[1]) == names
+        assert tracemalloc.get_traced_memory()[0] < 1.1 * extender.MOST_LISTS
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_a_pod_writes_is_no_begin_of_the_names() -> None:
