@@ -74,8 +74,8 @@ class Connection:
     def ask(self, request: bytes, silence: float, deadline: float = math.inf) -> None:
         """Send a request and read the answer's head.
 
-        The server may be silent for `silence` seconds at a time, and must have sent all before `deadline` on the
-        monotonic clock, however it spreads its bytes.
+        The server may be silent for `silence` seconds at a time. With a `deadline` on the monotonic clock it must have
+        sent all before that instead, however it spreads its bytes.
         """
         self.complete = self.keeps = False
         self.status = 0
@@ -131,7 +131,7 @@ class Connection:
                 self._wait(event)
 
     def _wait(self, event: int) -> None:
-        left = min(self._silence, self._deadline - time.monotonic())
+        left = self._silence if self._deadline == math.inf else self._deadline - time.monotonic()
         self._poll.register(self._socket, event)
         if left <= 0 or not self._poll.poll(left * 1000):
             raise TimeoutError("no whole answer in time")
