@@ -65,7 +65,7 @@ class Person:
         )
         return [f"{e['reason']}: {e['message']}" for e in items if e["involvedObject"]["name"] == name]
 
-    def until(self, what: str, look: Callable[[], T | None], seconds: float = 25.0) -> T:
+    def until(self, what: str, look: Callable[[], T | None], seconds: float = SECONDS) -> T:
         """The first true result of `look`. Raises NotInTimeError after `seconds`."""
         deadline = time.monotonic() + seconds
         while not (found := look()):
