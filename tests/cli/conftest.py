@@ -1,9 +1,13 @@
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import drain
+from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
+from device_plugin.kube.errors import ForbiddenError
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import policy_files
 from tests.cli.figures import Figures
@@ -31,6 +35,19 @@ def prometheus() -> Iterator[Figures]:
     made = Figures()
     yield made
     made.close()
+
+
+@pytest.fixture
+def rights_of_one_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be listed in all namespaces."""
+    listed = KubeClient.list
+
+    def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        if not where.namespace:
+            raise ForbiddenError("forbidden", 403, "Forbidden")
+        return listed(client, kind, where)
+
+    monkeypatch.setattr(KubeClient, "list", limited)
 
 
 @pytest.fixture(autouse=True)

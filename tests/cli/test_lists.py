@@ -180,6 +180,7 @@ def test_changes_are_printed_as_they_come_until_ctrl_c(
     assert titles[-1] not in changes, "the header is printed once"
 
 
+@pytest.mark.usefixtures("rights_of_one_namespace")
 @pytest.mark.parametrize(
     ("command", "plural", "group"),
     [
@@ -191,20 +192,11 @@ def test_changes_are_printed_as_they_come_until_ctrl_c(
 )
 def test_with_the_rights_of_one_namespace_its_rows_are_shown_and_what_is_missing(
     shared: Fleet,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     command: str,
     plural: str,
     group: str,
 ) -> None:
-    listed = KubeClient.list
-
-    def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
-        if not where.namespace:
-            raise ForbiddenError("forbidden", 403, "Forbidden")
-        return listed(client, kind, where)
-
-    monkeypatch.setattr(KubeClient, "list", limited)
     words = [*command.split(), "-A", "--kubeconfig", str(shared.kubeconfig)]
     assert main([*words, "-o", "name"]) == 0
     printed = capsys.readouterr()

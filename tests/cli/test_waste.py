@@ -1,13 +1,9 @@
 """Idle slices as people see them: by owner, the worst first, and what is not known."""
 
 import json
-from typing import Any
 
 import pytest
 
-from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
-from device_plugin.kube.errors import ForbiddenError
 from device_plugin.wiring.commands import main
 from tests.cli.figures import BUSY, MIB, Figures
 from tests.cli.fleet import Fleet
@@ -88,18 +84,11 @@ def test_programs_get_each_slice_and_the_sums(
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("rights_of_one_namespace")
 def test_with_the_rights_of_one_namespace_its_waste_alone_is_shown(
-    wasteful: Fleet, prometheus: Figures, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wasteful: Fleet, prometheus: Figures, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The Prometheus has the figures of all namespaces; the pods that the person may list decide what is shown."""
-    listed = KubeClient.list
-
-    def limited(client: KubeClient, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
-        if not where.namespace:
-            raise ForbiddenError("forbidden", 403, "Forbidden")
-        return listed(client, kind, where)
-
-    monkeypatch.setattr(KubeClient, "list", limited)
     config = ("--kubeconfig", str(wasteful.kubeconfig), "--prometheus", prometheus.url)
     # Its slice is in the figures, as those of pods of other namespaces are.
     wasteful.remove("note")
