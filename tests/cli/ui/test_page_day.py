@@ -16,9 +16,11 @@ ALPHAS = """canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.widt
 .filter((_, i) => i % 4 === 3)"""
 
 
-def alphas(shown: Shown) -> list[list[int]]:
-    """By line, the opacity of each column."""
-    found: list[int] = shown.page.locator("#day canvas").evaluate(ALPHAS)
+def alphas(shown: Shown, lines: int) -> list[list[int]]:
+    """By line, the opacity of each column, once the strip has this number of lines: it is drawn after the map."""
+    canvas = shown.page.locator("#day canvas")
+    expect(canvas).to_have_attribute("height", str(lines))
+    found: list[int] = canvas.evaluate(ALPHAS)
     return [found[i : i + COLUMNS] for i in range(0, len(found), COLUMNS)]
 
 
@@ -28,7 +30,7 @@ def test_a_line_for_each_node_is_darker_the_more_is_held_and_empty_where_nothing
     days = {name: {"last": LAST, "levels": "0"} for name in small.truth}
     small.entries.put("day", {**days, "gpu-0002": {"last": LAST, "levels": "-0AK"}})
     page = small.open()
-    lines = alphas(small)
+    lines = alphas(small, 6)
     assert len(lines) == 6
     # A column may have ended since the day was made.
     shown = [each for each in lines[1] if each]
@@ -40,7 +42,7 @@ def test_a_line_for_each_node_is_darker_the_more_is_held_and_empty_where_nothing
     )
     page.get_by_label("Name", exact=True).fill("gpu-0003")
     expect(page.locator("#map-text")).to_have_text(re.compile("^1 node, "))
-    assert len(alphas(small)) == 1
+    assert len(alphas(small, 1)) == 1
     small.entries.put("day", dict.fromkeys(small.truth))
     expect(page.locator("#day")).to_be_hidden()
 
@@ -52,7 +54,7 @@ def test_with_prometheus_it_shows_what_was_used(browser: Browser) -> None:
         shown.entries.put("about", {"page": {"use": True}})
         page = shown.open()
         expect(page.locator("#day figcaption")).to_contain_text("Memory used in the last 24 hours")
-        assert len(alphas(shown)) == 1
+        assert len(alphas(shown, 1)) == 1
         assert shown.errors == []
     finally:
         shown.end()
@@ -62,6 +64,6 @@ def test_many_nodes_share_lines(browser: Browser) -> None:
     shown = Shown(browser, 500)
     try:
         shown.open()
-        assert len(alphas(shown)) == 96
+        assert len(alphas(shown, 96)) == 96
     finally:
         shown.end()
