@@ -1,13 +1,16 @@
-"""Writes ResourceClaims: first the finalizer, then the allocation together with the pod that it is reserved for.
+"""Writes ResourceClaims: the allocation together with the pod that it is reserved for, and before it the finalizer.
+
+A new claim has the finalizer from a policy (vgpu-claim-finalizer), so that one write is enough; it carries the version
+that the watch has shown. If the claim has another version or no finalizer, both are written.
 
 The API server accepts the two only in separate writes: it drops a finalizer in a write of the status, and an
 allocation in every other write. An allocation cannot be changed while it is set, so an old one is cleared first. The
 grant on the pod is the truth, and the claim is a copy of it for the kubelet and for people: a claim whose writes were
 interrupted is written again with the next Binding, or cleared.
 
-The first write returns the claim as it is now, so that nothing is read before. Kubernetes' claim controller writes the
-same objects: each write of a status carries the last known resourceVersion. Conflicts are ordinary, and then all
-writes are repeated.
+The write of the finalizer returns the claim as it is now, so that nothing is read before. Kubernetes' claim controller
+writes the same objects: each write of a status carries the last known resourceVersion. Conflicts are ordinary, and then
+all writes are repeated.
 """
 
 import logging
@@ -101,7 +104,8 @@ class ClaimWrites(Service):
         A claim that has all of this already is not written.
         """
         for gift in self._gifts(reservation):
-            self._repeated(gift.ref, deadline, partial(self._give, gift))
+            if not self._given_at_once(gift, deadline):
+                self._repeated(gift.ref, deadline, partial(self._give, gift))
         self._check(deadline, "the Binding")
 
     def take_back(self, reservation: Reservation) -> None:
@@ -160,6 +164,19 @@ class ClaimWrites(Service):
             raise ClaimError("unread", f"{shown} was not written in time: the API server is slow")
         self._check_fenced()
 
+    def _given_at_once(self, gift: _Gift, deadline: float) -> bool:
+        """Write only the allocation, into the claim's version that the watch has shown; returns true if it is."""
+        claim = self._view.claims.find(gift.pod.namespace, gift.name)
+        if claim is None or claim.uid != gift.uid or not claim.protected:
+            return False
+        self._check(deadline, f"ResourceClaim {gift.name}")
+        try:
+            self._allocate(self._api.until(deadline), gift, claim, claim.version)
+        except ApiError as error:
+            log.info("claim %s/%s is read before it is written: %s", *claim.key, error)
+            return False
+        return True
+
     def _give(self, gift: _Gift, api: Api) -> None:
         claim = self._protected(api, gift)
         if claim.deleting:
@@ -173,6 +190,9 @@ class ClaimWrites(Service):
                 return
             self._check_unused(api, found, gift.pod.uid)
             version = self._empty(api, gift.ref, claim.version)
+        self._allocate(api, gift, claim, version)
+
+    def _allocate(self, api: Api, gift: _Gift, claim: Claim, version: str) -> None:
         pod = {"resource": "pods", "name": gift.pod.name, "uid": gift.pod.uid}
         given = {"allocation": gift.allocation(claim), "reservedFor": [pod]}
         self._write_status(api, gift.ref, version, given)

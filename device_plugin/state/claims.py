@@ -31,10 +31,13 @@ class _Kept(Struct, frozen=True, gc=False):
     """The parts of a ResourceClaim that are kept, in at most 300 bytes with its name.
 
     `asks` is a Claim that has only its request, and `devices` are those of its allocation. Equal values are one object.
+    `version` is its resourceVersion while only its allocation is left to write: it is protected, without
+    devices, and not being deleted.
     """
 
     uid: str
     pod: str
+    version: str
     asks: Claim
     devices: tuple[Device, ...]
 
@@ -53,7 +56,8 @@ class KnownClaims:
     def find(self, namespace: str, name: str) -> Claim | None:
         """The ResourceClaim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
 
-        The returned Claim has the request and the allocated devices. It has no version, and no pods of its status.
+        The returned Claim has the request and the allocated devices, and no pods of its status. It has a version, and
+        is `protected`, only if it has the finalizer and no devices, and is not being deleted.
         """
         kept = self._known.get(namespace, {}).get(name)
         return _whole(namespace, name, kept) if kept is not None else None
@@ -66,7 +70,10 @@ class KnownClaims:
         """
         if not claim.ours:
             return self.forget(claim.namespace, claim.name)
-        kept = _Kept(claim.uid, pod or claim.pod, _asks(claim), _devices(claim.devices))
+        ready = claim.protected and not claim.devices and not claim.deleting
+        kept = _Kept(
+            claim.uid, pod or claim.pod, claim.version if ready else "", _asks(claim), _devices(claim.devices)
+        )  # fmt: skip
         of = self._known.setdefault(claim.namespace, {})
         before = of.get(claim.name)
         of[claim.name] = kept
@@ -105,8 +112,9 @@ class KnownClaims:
 
 def _whole(namespace: str, name: str, kept: _Kept) -> Claim:
     return structs.replace(
-        kept.asks, namespace=namespace, name=name, uid=kept.uid, pod=kept.pod, devices=kept.devices
-    )
+        kept.asks, namespace=namespace, name=name, uid=kept.uid, version=kept.version, pod=kept.pod,
+        devices=kept.devices, protected=bool(kept.version),
+    )  # fmt: skip
 
 
 def _asks(claim: Claim) -> Claim:

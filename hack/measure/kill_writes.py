@@ -6,6 +6,9 @@ In a round, the service is killed three times, each time before it gets the answ
 finalizer, its status, the Binding. It is started again at once, and the pod must run with the card that its grant and
 its claim name. At the end no claim and no slice is left. A pod with limits, of which the only write is the Binding, is
 killed in the same way, to compare the times.
+
+A new claim has the finalizer from a policy. So that it is written, the claim of that pod has lost it, as claims do when
+their pod ends.
 """
 
 import argparse
@@ -20,8 +23,9 @@ from device_plugin.kube.api import Ref
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.apiserver.resources import CLAIMS, PODS, RequestTarget
 from hack.embedded.claims.uses import CLAIMS as CLAIM_KIND
+from hack.embedded.claims.uses import TEMPLATES
 from hack.embedded.cluster import ALLOCATOR_USER, EmbeddedCluster, Options
-from hack.embedded.person import PATIENCE_SECONDS, Object, Person, phase
+from hack.embedded.person import NAMESPACE, PATIENCE_SECONDS, Object, Person, phase
 from hack.measure.claim_pods import by_claims, claim_faults
 from hack.measure.one_machine import one_machine
 from hack.measure.random_pods import FAMILY, FLAGS
@@ -68,6 +72,20 @@ def _pod(name: str) -> Object:
     }  # fmt: skip
 
 
+def _claim_pod(person: Person, name: str, write: str) -> Object:
+    """A pod with a ResourceClaim for which the service writes `write`."""
+    made = by_claims(person, _pod(name))
+    if write == "finalizer":
+        (entry,) = made["spec"]["resourceClaims"]
+        template = person.api.get(TEMPLATES, Ref(entry.pop("resourceClaimTemplateName"), NAMESPACE))
+        person.api.create(
+            CLAIM_KIND, {"metadata": {"name": name}, "spec": template["spec"]["spec"]}, NAMESPACE
+        )
+        person.api.patch(CLAIM_KIND, Ref(name, NAMESPACE), {"metadata": {"finalizers": None}})
+        entry["resourceClaimName"] = name
+    return made
+
+
 def _killed(cluster: EmbeddedCluster, person: Person, write: str, pod: Object) -> tuple[float, list[str]]:
     """Kill the service after this write for the pod; returns the seconds from its new start until the pod runs.
 
@@ -79,7 +97,7 @@ def _killed(cluster: EmbeddedCluster, person: Person, write: str, pod: Object) -
     person.until(f"the write: {write}", killer.has_killed, PATIENCE_SECONDS)
     begin = time.monotonic()
     killer.restore()
-    ref = Ref(name, "default")
+    ref = Ref(name, NAMESPACE)
 
     def runs() -> bool:
         return phase(person.api.get(POD_KIND.json, ref)) == "Running"
@@ -88,6 +106,9 @@ def _killed(cluster: EmbeddedCluster, person: Person, write: str, pod: Object) -
     seconds = time.monotonic() - begin
     found = list(claim_faults(person, person.pods()))
     person.delete(name)
+    for entry in pod["spec"].get("resourceClaims", ()):
+        if named := entry.get("resourceClaimName"):
+            person.api.delete(CLAIM_KIND, Ref(named, NAMESPACE))
     person.until("no pod and no claim", _nothing(person), PATIENCE_SECONDS)
     return seconds, found
 
@@ -104,7 +125,7 @@ def run(rounds: int) -> bool:
     with one_machine({"n": sim.parse(CARD)}, options, ADMIN) as (cluster, person):
         for number in range(rounds):
             for write in WRITES:
-                pod = by_claims(person, _pod(f"claim-{write.lower()}-{number}"))
+                pod = _claim_pod(person, f"claim-{write.lower()}-{number}", write)
                 seconds, found = _killed(cluster, person, write, pod)
                 times.setdefault(write, []).append(seconds)
                 faults += found

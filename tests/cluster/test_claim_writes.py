@@ -1,4 +1,4 @@
-"""/bind of pods with claims: the claim's two writes, then the Binding; and crashes, conflicts and lost answers."""
+"""/bind of pods with claims: the claim's writes, then the Binding; and crashes, conflicts and lost answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -91,6 +91,95 @@ def test_the_claim_is_written_twice_and_then_the_binding(world: World, one: Repl
     assert found["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": "uid-p"}]
     assert found["metadata"]["finalizers"] == [FINALIZER]
     assert one.counts.outcomes == {"bound": 1}
+
+
+@pytest.fixture
+def ready(world: World) -> Pod:
+    """A pod with slices reserved, whose claim has the finalizer already, as the policy makes it."""
+    world.api.put_claim(protected())
+    return placed(world)
+
+
+def protected() -> dict[str, Any]:
+    made = claim()
+    made["metadata"]["finalizers"] = [FINALIZER]
+    return made
+
+
+def test_a_claim_with_the_finalizer_is_written_once(world: World, one: Replica, ready: Pod) -> None:
+    assert one.bind(ready) == ""
+    assert world.api.written == WRITES[1:]
+    consistent(world)
+
+
+def test_a_claim_that_has_changed_since_it_was_seen_is_read_first(
+    world: World, one: Replica, ready: Pod
+) -> None:
+    """Without its finalizer the claim would not be freed."""
+    world.api.watchers.clear()
+    world.api.put_claim(claim())
+    assert one.bind(ready) == ""
+    assert world.api.written == WRITES
+    consistent(world)
+
+
+def test_a_claim_with_the_finalizer_that_is_being_deleted_is_not_written(
+    world: World, one: Replica, ready: Pod
+) -> None:
+    found = protected()
+    found["metadata"]["deletionTimestamp"] = "2026-11-21T07:00:00Z"
+    world.api.put_claim(found)
+    assert "it is being deleted" in one.bind(ready)
+    assert world.api.written == []
+
+
+def test_a_claim_of_another_uid_is_not_written_by_the_version_of_the_old_one(
+    world: World, one: Replica, ready: Pod
+) -> None:
+    world.api.watchers.clear()
+    again = protected()
+    again["metadata"]["uid"] = "again"
+    world.api.put_claim(again)
+    assert one.bind(ready) == "ResourceClaim slice was created again after the pod was placed"
+    assert world.api.written == []
+    assert one.free() == ALL
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_after_a_single_write_without_an_answer_the_claim_is_read(
+    world: World, one: Replica, ready: Pod, carried_out: bool
+) -> None:
+    lost = [UnknownError("read timed out")]
+
+    def unheard(_: str) -> None:
+        if lost:
+            raise lost.pop()
+
+    if carried_out:
+        world.api.watchers.clear()
+        world.api.after_claim = unheard
+    else:
+        world.api.on_claim = unheard
+    assert one.bind(ready) == ""
+    assert world.api.written == WRITES[1:]
+    consistent(world)
+
+
+def test_a_single_write_is_fenced_and_has_the_deadline_of_all(world: World, one: Replica, ready: Pod) -> None:
+    began = world.clock.now
+
+    def slow(_: str) -> None:
+        world.clock.now += 3.0
+        raise UnknownError("read timed out")
+
+    world.api.on_claim = slow
+    assert "was not written in time" in one.bind(ready)
+    assert world.clock.now - began <= 6.0
+    one.ask(ready)
+    world.api.held = Lease("vgpu-1_x", world.api.time())
+    one.leadership.step()
+    assert one.bind(ready).startswith("the Lease is held by vgpu-1_x")
+    assert world.api.written == []
 
 
 def test_slices_of_several_cards_are_in_one_claim(world: World, one: Replica) -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from device_plugin.core.contract.claims import Claim, device_name, read_claim
+from device_plugin.core.contract.claims import FINALIZER, Claim, device_name, read_claim
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ConflictError, UnknownError
 from tests.builders.cards import inventory, preparing
@@ -59,6 +59,8 @@ class Cluster:
             return
         count = self.random.choice((1, 1, 2))
         made = claim(f"c-{name}", {"memory": f"{mem}Gi"}, pod_uid=f"uid-{name}", count=count)
+        if self.random.random() < 0.7:  # as the policy makes it
+            made["metadata"]["finalizers"] = [FINALIZER]
         self.api.put_claim(made)
         self.api.put(claim_pod(name, f"c-{name}"))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.core.contract.claims import read_claim
+from device_plugin.core.contract.claims import FINALIZER, read_claim
 from tests import pages
 from tests.builders import objects
 from tests.builders.objects import binding, pod
@@ -156,6 +156,22 @@ def test_what_a_claim_may_ask(
     cluster: Cluster, allowed: str, request_: dict[str, Any], *, template: bool
 ) -> None:
     assert create(cluster, allowed, spec(request_), template=template).code == 201
+
+
+@pytest.mark.parametrize("kept", [(), ("example.com/keep",), (FINALIZER,)], ids=str)
+def test_a_new_claim_for_a_card_of_ours_has_the_finalizer(
+    cluster: Cluster, allowed: str, kept: tuple[str, ...]
+) -> None:
+    path = f"{GROUP}/namespaces/{allowed}/resourceclaims{DRY}"
+    metadata = {"name": unique(), "finalizers": list(kept)}
+    made = cluster.post(path, {"metadata": metadata, "spec": spec()}, "tenant").body
+    assert made["metadata"]["finalizers"] == list(dict.fromkeys((*kept, FINALIZER)))
+
+
+def test_a_claim_for_another_drivers_device_has_no_finalizer_of_us(cluster: Cluster, allowed: str) -> None:
+    made = create(cluster, allowed, spec({"name": "slice", "exactly": {"deviceClassName": FOREIGN}}))
+    assert made.code == 201
+    assert "finalizers" not in made.body["metadata"]
 
 
 @TEMPLATES

@@ -136,6 +136,18 @@ def test_a_claim_is_freed_with_its_pod_and_the_slice_with_it(kubectl: Kubectl) -
     assert device_uuids()[given["pool"], given["device"]] == held(kubectl, "b")[0].card
 
 
+def test_claims_that_were_given_no_card_are_deleted_at_once(kubectl: Kubectl) -> None:
+    """They have the finalizer from their creation on, and Kubernetes' claim controller removes it."""
+    kubectl.create(claim("unused", FOUR), claim("large", asking("4Ti", 60)), claim_pod("p", named="large"))
+    assert [kubectl.get(CLAIMS, name)["metadata"]["finalizers"] for name in ("unused", "large")] == [
+        [FINALIZER], [FINALIZER],
+    ]  # fmt: skip
+    assert eventually(lambda: kubectl.events("p"), 60), "it was tried to place the pod"
+    kubectl("delete", "pod", "p", "--wait=true", "--timeout=60s")
+    kubectl("delete", "resourceclaim", "unused", "large", "--wait=true", "--timeout=60s")
+    assert kubectl.items(CLAIMS) == []
+
+
 def test_a_pod_of_another_scheduler_never_starts_and_says_what_to_write(kubectl: Kubectl) -> None:
     kubectl.create(claim_pod("other", "slice", schedulerName="default-scheduler"))
     assert eventually(lambda: any("schedulerName: vgpu-scheduler" in e for e in kubectl.events("other")), 60)

@@ -5,7 +5,7 @@ import json
 import tracemalloc
 
 from device_plugin.adapters.kube import decode
-from device_plugin.core.contract.claims import Claim, read_claim
+from device_plugin.core.contract.claims import FINALIZER, Claim, read_claim
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import RESOURCE_CLAIMS
 from device_plugin.state.claims import KnownClaims, ServedClaims
@@ -56,6 +56,7 @@ def test_each_claim_of_ours_takes_at_most_300_bytes() -> None:
             },
             "reservedFor": [{"resource": "pods", "name": "p", "uid": "u" * 36}],
         }
+        made["metadata"] |= {"finalizers": [FINALIZER], "resourceVersion": str(10**9 + n)}
         texts.append(json.dumps(made).encode())
     known = KnownClaims()
     assert taken(known, texts) / MANY <= 300
@@ -73,6 +74,23 @@ def test_a_known_claim_is_found_with_what_it_asks_for() -> None:
     assert known.forget("default", "slice")
     assert known.find("default", "slice") is None
     assert not known.forget("default", "slice")
+
+
+def test_the_version_is_known_while_only_the_allocation_is_left_to_write() -> None:
+    known, made = KnownClaims(), claim()
+    made["metadata"] |= {"finalizers": [FINALIZER], "resourceVersion": "7"}
+    devices = {"devices": {"results": [{"driver": CLASS, "pool": "n", "device": "d"}]}}
+    given = {**made, "status": {"allocation": devices}}
+
+    def found() -> tuple[str, bool]:
+        kept = known.find("default", "slice")
+        assert kept is not None
+        return kept.version, kept.protected
+
+    deleted = {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2026-11-21T07:00:00Z"}}
+    for object_, version in ((claim(), ""), (made, "7"), (given, ""), (made, "7"), (deleted, "")):
+        known.see(read_claim(object_))
+        assert found() == (version, bool(version))
 
 
 def test_only_changes_that_concern_a_pod_are_news() -> None:

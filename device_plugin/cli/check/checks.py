@@ -39,6 +39,7 @@ CLAIM_POLICIES = (
     "vgpu-resource-slices",
 )  # fmt: skip
 MUTATING = ("vgpu-confinement-defaults", "vgpu-idle-default", "vgpu-scheduler-name")
+CLAIM_MUTATING = ("vgpu-claim-finalizer",)
 JOB_MUTATING = ("vgpu-job-suspension", "vgpu-kind-suspension")
 # It warns about queue labels that have no effect, and refuses nothing.
 WARNING = "vgpu-queue-of-others"
@@ -209,7 +210,9 @@ def _admission(installed: Installation) -> Iterator[Finding]:
         )
     yield from _policies(wanted, installed.policies, installed.bindings, warns=not installed.has_mutating)
     if installed.has_mutating:
-        changing = (*MUTATING, *(JOB_MUTATING if with_jobs else ()))
+        changing = (
+            *MUTATING, *(JOB_MUTATING if with_jobs else ()), *(CLAIM_MUTATING if installed.claims() else ()),
+        )  # fmt: skip
         yield from _policies(changing, installed.mutating, installed.mutating_bindings)
 
 

@@ -1,4 +1,7 @@
-"""The ResourceClaims of the stub API server: each pod of the workload has one, as if made from a template."""
+"""The ResourceClaims of the stub API server: each pod of the workload has one, as if made from a template.
+
+They have the finalizer from the start, as the policy vgpu-claim-finalizer makes them in a cluster.
+"""
 
 import re
 import threading
@@ -108,7 +111,7 @@ class ClaimStore:
         }  # fmt: skip
         meta = {
             "name": f"pod-{number}-slice", "namespace": "default", "uid": claim_uid(number), "resourceVersion": "1",
-            "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [owner],
+            "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [owner], "finalizers": [FINALIZER],
             "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
         }  # fmt: skip
         spec = self._asked[number % len(self._asked)]

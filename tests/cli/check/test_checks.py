@@ -513,6 +513,7 @@ def test_the_policies_are_those_of_the_manifests() -> None:
         "jobs ValidatingAdmissionPolicy": set(checks.JOB_POLICIES),
         "jobs MutatingAdmissionPolicy": set(checks.JOB_MUTATING),
         "claims ValidatingAdmissionPolicy": set(checks.CLAIM_POLICIES),
+        "claims MutatingAdmissionPolicy": set(checks.CLAIM_MUTATING),
     }
 
 

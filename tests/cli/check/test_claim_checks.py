@@ -9,9 +9,10 @@ from device_plugin.cli.check import checks
 from device_plugin.cli.check.installation import CheckState, Finding
 from device_plugin.core.contract.resource_slices import resource_slice
 from tests.builders.cards import FAMILY, card, inventory
-from tests.cli.check.test_checks import SOUND, bound, cluster_service, named, node
+from tests.cli.check.test_checks import CHANGING, SOUND, bound, cluster_service, named, node
 
 ALL = (*checks.POLICIES, *checks.CLAIM_POLICIES)
+MUTATING = [*CHANGING, *(named(name, spec={"policyName": name}) for name in checks.CLAIM_MUTATING)]
 SHOWN = [resource_slice(name, FAMILY, [card(f"{name}-0")], 1) for name in ("n1", "n2")]
 REGISTERED = [node(name, replace(inventory(name), claims=True)) for name in ("n1", "n2")]
 SERVED = replace(
@@ -20,6 +21,8 @@ SERVED = replace(
     nodes=REGISTERED,
     policies=bound(ALL),
     bindings=bound(ALL),
+    mutating=MUTATING,
+    mutating_bindings=MUTATING,
     classes=[named("dcu.vgpu.io"), named("hcu.vgpu.io"), named("gpu.example.com")],
     resource_slices=SHOWN,
 )
@@ -98,7 +101,10 @@ def test_what_cannot_be_read_is_unknown() -> None:
 def test_the_policies_of_the_component_are_wanted() -> None:
     missing = [
         each.text
-        for each in checks.findings(replace(SERVED, policies=SOUND.policies, bindings=SOUND.bindings))
+        for each in checks.findings(
+            replace(SERVED, policies=SOUND.policies, bindings=SOUND.bindings, mutating=CHANGING)
+        )
         if each.state is CheckState.PROBLEM
     ]
-    assert missing == [f"policy {name} is missing" for name in checks.CLAIM_POLICIES]
+    names = (*checks.CLAIM_POLICIES, *checks.CLAIM_MUTATING)
+    assert missing == [f"policy {name} is missing" for name in names]
