@@ -24,7 +24,7 @@ from hack.testbed.layout import Layout
 
 # The environment variable with which tests/e2e/nightly runs its tests.
 WANTED = "VGPU_NIGHTLY"
-RELEASE, OLDER = "1.34", "kubernetes-1.31"
+OLDER_RELEASES, OLDER = ("1.34", "1.35"), "kubernetes-1.31"
 # The seeds, and the number of random events per seed; after every event the ledger must equal a model and its rebuild.
 SEEDS, EVENTS = range(20), 100_000
 # A factor (tests/effort.py).
@@ -87,9 +87,12 @@ def transactions() -> Ended:
 
 
 def older() -> Ended:
-    """The contract suite, touches and Jobs on Kubernetes 1.34, where pods name their scheduler themselves."""
-    with kubernetes(RELEASE):
-        return lanes(LANES["older"], older_overlay)
+    """The contract suite, touches and Jobs on Kubernetes 1.34 and 1.35, where pods name their scheduler themselves."""
+    ended = []
+    for release in OLDER_RELEASES:
+        with kubernetes(release):
+            ended.append(lanes(LANES["older"], older_overlay))
+    return Ended(", ".join(each.text for each in ended), all(each.passed for each in ended))
 
 
 def deployments() -> Ended:

@@ -3,8 +3,8 @@
 For hack/nightly it also builds prometheus-adapter, Prometheus' operator, and the controllers that a cluster runs as
 images (hack/testbed/controllers.py).
 
-The versions are in the go.mod files in this folder. With $VGPU_KUBERNETES=1.34, Kubernetes has the version in
-kubernetes/v1.34.mod. Builds are kept by version.
+The versions are in the go.mod files in this folder. With $VGPU_KUBERNETES=1.34 or 1.35, Kubernetes has the version in
+kubernetes/v1.34.mod or v1.35.mod. Builds are kept by version.
 """
 
 import os
@@ -92,7 +92,7 @@ def _requirements() -> Path:
     release = os.environ.get(RELEASE)
     file = HERE / "kubernetes" / (f"v{release}.mod" if release else "go.mod")
     if not file.exists():
-        known = ", ".join(path.stem.removeprefix("v") for path in file.parent.glob("v*.mod"))
+        known = ", ".join(sorted(path.stem.removeprefix("v") for path in file.parent.glob("v*.mod")))
         raise MissingError(f"no Kubernetes {release} here: {RELEASE} may be {known}, or empty")
     return file
 

@@ -10,6 +10,8 @@ from hack.testbed.e2e import LaneResult
 from hack.testbed.layout import Layout
 from tests.manifests.conftest import kustomize
 
+older = pytest.mark.parametrize("release", nightly.OLDER_RELEASES)
+
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -67,16 +69,27 @@ def test_what_the_machine_lacks_is_said(
     assert not ran
 
 
-def test_only_one_part_is_of_the_older_kubernetes() -> None:
-    with nightly.kubernetes(nightly.RELEASE):
-        assert programs.version("k8s.io/kubernetes").startswith(f"v{nightly.RELEASE}.")
+@older
+def test_only_one_part_is_of_the_older_kubernetes(release: str) -> None:
+    with nightly.kubernetes(release):
+        assert programs.version("k8s.io/kubernetes").startswith(f"v{release}.")
     assert programs.RELEASE not in os.environ
 
 
+def test_the_part_has_the_results_of_all_older_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lanes(*_: object) -> nightly.Ended:
+        release = os.environ[programs.RELEASE]
+        return nightly.Ended(release, release == nightly.OLDER_RELEASES[-1])
+
+    monkeypatch.setattr(nightly, "lanes", lanes)
+    assert nightly.older() == nightly.Ended(", ".join(nightly.OLDER_RELEASES), passed=False)
+
+
+@older
 def test_it_installs_what_the_readme_has_for_this_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
-    monkeypatch.setenv(programs.RELEASE, nightly.RELEASE)
+    monkeypatch.setenv(programs.RELEASE, release)
     made = kustomize(nightly.older_overlay(Layout(tmp_path / "contract")))
     assert not made.of("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
     assert made.of("ValidatingAdmissionPolicy")
