@@ -31,13 +31,13 @@ class _Kept(Struct, frozen=True, gc=False):
     """The parts of a ResourceClaim that are kept, in at most 300 bytes with its name.
 
     `asks` is a Claim that has only its request, and `devices` are those of its allocation. Equal values are one object.
-    `version` is its resourceVersion while only its allocation is left to write: it is protected, without
-    devices, and not being deleted.
+    `version` is its resourceVersion if only its allocation is left to write: it is protected, without devices, and not
+    being deleted. Else it is 0. The number takes 27 bytes less than the text.
     """
 
     uid: str
     pod: str
-    version: str
+    version: int
     asks: Claim
     devices: tuple[Device, ...]
 
@@ -70,10 +70,7 @@ class KnownClaims:
         """
         if not claim.ours:
             return self.forget(claim.namespace, claim.name)
-        ready = claim.protected and not claim.devices and not claim.deleting
-        kept = _Kept(
-            claim.uid, pod or claim.pod, claim.version if ready else "", _asks(claim), _devices(claim.devices)
-        )  # fmt: skip
+        kept = _Kept(claim.uid, pod or claim.pod, _version(claim), _asks(claim), _devices(claim.devices))
         of = self._known.setdefault(claim.namespace, {})
         before = of.get(claim.name)
         of[claim.name] = kept
@@ -112,9 +109,18 @@ class KnownClaims:
 
 def _whole(namespace: str, name: str, kept: _Kept) -> Claim:
     return structs.replace(
-        kept.asks, namespace=namespace, name=name, uid=kept.uid, version=kept.version, pod=kept.pod,
-        devices=kept.devices, protected=bool(kept.version),
+        kept.asks, namespace=namespace, name=name, uid=kept.uid, pod=kept.pod, devices=kept.devices,
+        version=str(kept.version or ""), protected=kept.version > 0,
     )  # fmt: skip
+
+
+def _version(claim: Claim) -> int:
+    """The ResourceClaim's resourceVersion as a number if only its allocation is left to write, else 0.
+
+    It is also 0 if the resourceVersion is no decimal number; Kubernetes writes no others.
+    """
+    ready = claim.protected and not claim.devices and not claim.deleting
+    return int(claim.version) if ready and claim.version.isdecimal() else 0
 
 
 def _asks(claim: Claim) -> Claim:

@@ -4,6 +4,8 @@ import gc
 import json
 import tracemalloc
 
+import pytest
+
 from device_plugin.adapters.kube import decode
 from device_plugin.core.contract.claims import FINALIZER, Claim, read_claim
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -44,11 +46,13 @@ def test_ten_thousand_claims_for_other_drivers_take_next_to_no_memory() -> None:
     assert known.names() == set()
 
 
-def test_each_claim_of_ours_takes_at_most_300_bytes() -> None:
+@pytest.mark.parametrize("given", [True, False], ids=["given", "waits"])
+def test_each_claim_of_ours_takes_at_most_300_bytes(*, given: bool) -> None:
+    """The names are those of a Deployment's pods, with the claim's name and a suffix."""
     texts = []
     for n in range(MANY):
-        made = claim(f"train-{n:05}-card-x7k2p", uid=f"0f8fad5b-d9cb-469f-a165-70867728{n:04x}")
-        made["status"] = {
+        made = claim(f"train-5d9c7b8f6d-{n:05}-card-x7k2p", uid=f"0f8fad5b-d9cb-469f-a165-70867728{n:04x}")
+        status = {
             "allocation": {
                 "devices": {
                     "results": [{"driver": CLASS, "pool": f"node-{n % 100}", "device": "card-0000-19-00-0"}]
@@ -57,7 +61,7 @@ def test_each_claim_of_ours_takes_at_most_300_bytes() -> None:
             "reservedFor": [{"resource": "pods", "name": "p", "uid": "u" * 36}],
         }
         made["metadata"] |= {"finalizers": [FINALIZER], "resourceVersion": str(10**9 + n)}
-        texts.append(json.dumps(made).encode())
+        texts.append(json.dumps({**made, "status": status if given else {}}).encode())
     known = KnownClaims()
     assert taken(known, texts) / MANY <= 300
     assert len(known.names()) == MANY
@@ -91,6 +95,17 @@ def test_the_version_is_known_while_only_the_allocation_is_left_to_write() -> No
     for object_, version in ((claim(), ""), (made, "7"), (given, ""), (made, "7"), (deleted, "")):
         known.see(read_claim(object_))
         assert found() == (version, bool(version))
+
+
+@pytest.mark.parametrize("version", ["", "0", "a7", "-7"])
+def test_a_claim_whose_version_is_no_number_above_0_is_not_known_as_protected(version: str) -> None:
+    """With the version 0 the API server would write without a comparison."""
+    known, made = KnownClaims(), claim()
+    made["metadata"] |= {"finalizers": [FINALIZER], "resourceVersion": version}
+    known.see(read_claim(made))
+    kept = known.find("default", "slice")
+    assert kept is not None
+    assert (kept.version, kept.protected) == ("", False)
 
 
 def test_only_changes_that_concern_a_pod_are_news() -> None:
