@@ -1,12 +1,13 @@
 """Writes ResourceClaims: the allocation together with the pod that it is reserved for, and before it the finalizer.
 
-A new claim has the finalizer from a policy (vgpu-claim-finalizer), so that one write is enough; it carries the version
-that the watch has shown. If the claim has another version or no finalizer, both are written.
+The API server accepts finalizer and allocation only in separate writes: it drops a finalizer in a write of the status,
+and an allocation in every other write. A new claim has the finalizer from a policy (vgpu-claim-finalizer). Then only
+the allocation is written, on condition that the claim still has the version that the watch has shown. If that fails, or
+if the claim has no finalizer, the finalizer is written first and then the allocation.
 
-The API server accepts the two only in separate writes: it drops a finalizer in a write of the status, and an
-allocation in every other write. An allocation cannot be changed while it is set, so an old one is cleared first. The
-grant on the pod is the truth, and the claim is a copy of it for the kubelet and for people: a claim whose writes were
-interrupted is written again with the next Binding, or cleared.
+An allocation cannot be changed while it is set, so an old one is cleared first. The grant on the pod is the truth, and
+the claim is a copy of it for the kubelet and for people: a claim whose writes were interrupted is written again with
+the next Binding, or cleared.
 
 The write of the finalizer returns the claim as it is now, so that nothing is read before. Kubernetes' claim controller
 writes the same objects: each write of a status carries the last known resourceVersion. Conflicts are ordinary, and then
@@ -165,7 +166,11 @@ class ClaimWrites(Service):
         self._check_fenced()
 
     def _given_at_once(self, gift: _Gift, deadline: float) -> bool:
-        """Write only the allocation, into the claim's version that the watch has shown; returns true if it is."""
+        """Write only the allocation, if the claim has the version that the watch has shown; returns true if written.
+
+        Returns false if the claim is not known to have the finalizer, or if the write failed or was not answered.
+        Raises ClaimError.
+        """
         claim = self._view.claims.find(gift.pod.namespace, gift.name)
         if claim is None or claim.uid != gift.uid or not claim.protected:
             return False
@@ -173,7 +178,7 @@ class ClaimWrites(Service):
         try:
             self._allocate(self._api.until(deadline), gift, claim, claim.version)
         except ApiError as error:
-            log.info("claim %s/%s is read before it is written: %s", *claim.key, error)
+            log.info("claim %s/%s needs more than one write: %s", *claim.key, error)
             return False
         return True
 
