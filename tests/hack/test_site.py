@@ -6,16 +6,15 @@ import re
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import TimeoutError as BrowserTimeoutError
+from playwright.sync_api import expect
 
 from hack.measure.chromium import NoChromiumError, chromium
-from tests.deadline import BROWSER_MS, eventually
+from tests.deadline import BROWSER_MS
 from tests.requirement import require
 
 PROJECT = Path(__file__).parents[2]
@@ -83,18 +82,11 @@ def test_pages_ask_nobody_else_for_anything(site: Path) -> None:
             for shown in sorted(site.rglob("*.html")):
                 if shown.name != "404.html" and "files" not in shown.relative_to(site).parts:
                     page.goto(address + str(shown.relative_to(site)))
-            field = page.locator("[data-md-component=search-query]").first
-            result = page.locator(".md-search-result__item").first
-
-            def found() -> bool:
-                # What is typed before the search has read its index may not be looked up.
-                for text in ("", "ledger"):
-                    field.fill(text)
-                with suppress(BrowserTimeoutError):
-                    result.wait_for(timeout=1000)
-                return result.is_visible()
-
-            assert eventually(found, BROWSER_MS / 1000)
+            # What is typed before the search has read its index may not be looked up.
+            said = page.locator(".md-search-result__meta").first
+            expect(said).not_to_have_text("Initializing search", timeout=BROWSER_MS)
+            page.locator("[data-md-component=search-query]").first.fill("ledger")
+            expect(page.locator(".md-search-result__item").first).to_be_visible(timeout=BROWSER_MS)
     except NoChromiumError as error:
         require(condition=False, reason=str(error))
     finally:
