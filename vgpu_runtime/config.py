@@ -174,7 +174,7 @@ def model_value(name: str) -> str:
 
 
 def request_value(resource: str, amount: int | str) -> str:
-    """A container's limit of `resource`, or its claim's, in the form of the key `request`.
+    """The amount of `resource` that a container or its claim asks for, in the form of the key `request`.
 
     UNKNOWN if vgpu.conf cannot express it.
     """

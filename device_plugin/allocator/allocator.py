@@ -266,9 +266,9 @@ class Allocator:
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
         """Update the reservations and the waiting pods after news of a pod.
 
-        A pod that is being deleted, changed its request, or was taken back by kube-scheduler loses its reservation. A
-        pod that is bound waits no longer. If a pod of a gang now lacks a reservation, the gang loses all of its
-        reservations.
+        A pod loses its reservation if it is being deleted, if it asks for something else now, or if kube-scheduler has
+        put it back into its queue. A pod that is bound waits no longer. If a pod of a gang now lacks a reservation, the
+        gang loses all of its reservations.
         """
         if changed and pod.node and not pod.ended:
             self.waiting.bound(pod)

@@ -46,7 +46,9 @@ class Refit(Service):
         self._not_before = float("-inf")
 
     def step(self) -> None:
-        """Compute new tables for the learnt mix of requests if they are due; then update all scores and the gauge.
+        """Compute the placement tables for the learnt mix of requests, if they are due.
+
+        Then update the scores of all nodes and the gauge of fragmentation.
 
         Returns once all scores are up to date, or the service ends.
         """

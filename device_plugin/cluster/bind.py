@@ -163,9 +163,9 @@ class Binder(Service):
         return None
 
     def _request(self, pod: Pod) -> PodRequest | None:
-        """The request of a pod; None if it asks for no slice, and kube-scheduler leaves all pods of its profile to us.
+        """The request of a pod; None if it asks for no slice. Raises BindError.
 
-        Raises BindError.
+        With claims, a pod without a request is bound too: kube-scheduler leaves all pods of its profile to us.
         """
         try:
             request = self._view.pods.request_of(pod)

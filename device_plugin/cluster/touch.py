@@ -113,7 +113,10 @@ class _Queue:
 
 
 class Touch(Service):
-    """Touches refused pods for which there is room; `step` is called about four times a second, in its own thread."""
+    """Touches refused pods for which there is room: a write, after which kube-scheduler tries the pod again.
+
+    A thread of its own calls `step` about four times a second.
+    """
 
     def __init__(self, shared: Shared, api: Api, scheduler_name: str) -> None:
         super().__init__(shared)
@@ -310,7 +313,7 @@ class Touch(Service):
     def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
         """The grants that the pod, or its gang, would get now; empty if the pod or gang does not fit.
 
-        Slices found for pods that were touched before this pod count as taken.
+        Slices that were found for pods touched earlier count as taken.
         """
         gangs, ledger = self._allocator.gangs, self._view.ledger
         if request.gang is not None and not gangs.worth_asking(pod):

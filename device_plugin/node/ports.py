@@ -54,7 +54,7 @@ class HostProcesses(Protocol):
         """
 
     def open_files(self, process: int) -> Iterator[str]:
-        """The kernel's text on each of the first open files of a process; empty if the agent may not read it."""
+        """The kernel's fdinfo of each of the first open files of a process; empty if the agent may not read it."""
 
     def own_mounts(self) -> str:
         """The mountinfo of the agent's own process."""

@@ -39,7 +39,7 @@ _BEGINNING = "Error creating: "
 
 @dataclass(slots=True)
 class _Lacking:
-    """A Job that lacks pods: `gen` is the number of its latest change, `since` the beginning, in seconds since 1970.
+    """A Job that lacks pods since the time `since`, in seconds since 1970; `gen` is the number of its latest change.
 
     Its events are read next at `read_at`, on the monotonic clock, then after `wait` seconds; `why` is the reason that
     was read.

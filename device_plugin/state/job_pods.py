@@ -1,4 +1,4 @@
-"""The pods of Jobs and of other workloads that have not ended, found by their Job or workload and by their node."""
+"""The pods, as long as they run or wait, of Jobs and of other workloads, found by their owner and by their node."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager

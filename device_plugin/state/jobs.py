@@ -307,7 +307,7 @@ class KnownJobs:
 
 
 def _record(text: str) -> Resize | None:
-    """The record of a Job's change in a text; None if the text is empty or malformed, as no engine writes it."""
+    """Reads the record of a Job's change; None if the text is empty, or malformed, which only others write."""
     try:
         return Resize.decode(text) if text else None
     except AnnotationError:

@@ -1,1 +1,1 @@
-"""The page of `vgpu ui`: its data, which watches keep up to date, and its server on a loopback address."""
+"""The page of `vgpu ui`: its data, kept up to date by watches, and its server on a loopback address."""

@@ -235,7 +235,10 @@ class MultiCardWorth:
 
     @property
     def amounts(self) -> tuple[Ints, Ints, Ints, Floats]:
-        """For shapes of several cards: cards, CPU (milli), memory (MiB), each (shapes,), and value, (kinds, shapes)."""
+        """Cards, CPU (milli) and memory (MiB) of requests for several cards, and their value on each kind of card.
+
+        The arrays have the shapes (requests,), (requests,), (requests,) and (kinds, requests).
+        """
         return self._cards, self._cpu, self._memory, self._value
 
     def lost_by_slice(self, view: NodeView, shape: Shape) -> Floats:

@@ -160,7 +160,7 @@ class Fork:
         return made
 
     def _name(self, job: Managed) -> str:
-        """A name for the holder of a replica that has no pod yet; the name has a slash, which no pod's UID has."""
+        """A name under which slices are held for a replica without a pod; it has a slash, which no pod's UID has."""
         self._number += 1
         return f"{'/'.join(job.key)}/expected-{self._number}"
 

@@ -109,7 +109,10 @@ class PoolLeases:
         }
 
     def numbers(self) -> Numbers:
-        """The pools that have jobs, by the numbers of their Leases; empty if the Lease's note was read too long ago."""
+        """The pools that have jobs, by the numbers of their Leases.
+
+        Empty if the note on the dispatcher's Lease, which lists them, was read too long ago.
+        """
         lease = self._dispatcher
         if lease.found is None or self._clock() - lease.read_at >= NOTED_SECONDS:
             return {}

@@ -31,7 +31,7 @@ class Lasting(Generic[K]):
         return key in self._since
 
     def note(self, key: K, *, found: bool) -> bool:
-        """Note whether a finding is there now; returns true if the finding begins or stops to count now.
+        """Note whether a finding is there now; returns true if this changes whether it counts.
 
         The caller then reports the change.
         """

@@ -116,7 +116,7 @@ class WritableFiles:
             self._look()
 
     def spare(self) -> int:
-        """The number of further containers for which the tmpfs has files; 0 if it is not mounted."""
+        """The number of further containers for which spare files are on the tmpfs; 0 if it is not mounted."""
         return min(len(spare) for spare in self._spare.values())
 
     def path(self, key: Key, kind: FileKind) -> Path:

@@ -52,7 +52,7 @@ class QueuePlaces(Asking):
 
 
 def _places(address: str) -> Mapping[tuple[str, str], int]:
-    """Returns the places that a replica exports; empty if the replica does not answer."""
+    """Returns each Job's place in its queue, by namespace and Job, from a replica; empty if it does not answer."""
     try:
         samples = read_samples(read_metrics(address), PLACE, MOST_PLACES)
         return {
