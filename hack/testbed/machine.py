@@ -55,6 +55,7 @@ class NodeSupervisor(Supervisor):
         super().crash()
         while self._signal_others(signal.SIGKILL):
             continue
+        namespaces.forget_cgroups()
         namespaces.forget_mounts()
         namespaces.fresh_run()
 

@@ -78,6 +78,18 @@ def processes() -> set[int]:
     return found
 
 
+def forget_cgroups() -> None:
+    """Remove the cgroups of this node's containers, whose processes have been killed: after a boot there are none.
+
+    A kubelet that starts waits for 3 s at each cgroup of a container without processes. The folder of a process that
+    has not quite ended stays.
+    """
+    for tree in CGROUPS.iterdir():
+        for folder, _, _ in os.walk(tree, topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
+
+
 def remove_cgroups(cgroup: str) -> None:
     """Remove the cluster's folders in the machine's cgroup trees, after all its processes have ended."""
     for tree in CGROUPS.glob(f"*/{cgroup}"):
