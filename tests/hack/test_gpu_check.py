@@ -271,6 +271,7 @@ def test_a_limit_of_memory_that_does_not_hold_fails(
 def test_a_pipe_that_rests_longer_than_the_agent_waits_fails(
     machine: Callable[[int], Machine], bench: Benches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SIMKFD_REST_SECONDS", "600")
     made = bench(machine(1))
     monkeypatch.setattr(hygon, "REST_SECONDS", 0)
     assert reason(hygon.restart, made) == "another slice with the pipe, 0 s later, finds no device"

@@ -5,11 +5,12 @@
  * A record lives while a process of the slice does, and a second longer. Meanwhile the driver refuses its pipe to every
  * other slice. Each process of the slice holds a lock on the record's byte, which the kernel drops with the process, and
  * writes the time into the record again and again: so the end of its last process is known although nobody writes it. A
- * slice is recognised by the inode of its vdev file.
+ * slice is recognised by the inode of its vdev file. $SIMKFD_REST_SECONDS is that time instead of a second.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@
 #include "real.h"
 #include "simkfd.h"
 
-#define REST_NS UINT64_C(1000000000)
+#define NS_PER_S UINT64_C(1000000000)
 #define BEAT_NS 50000000
 
 /* The layout, which records.py reads too. */
@@ -33,6 +34,13 @@ struct record {
 static struct record *records; /* SIM_MAX_CARDS × SIM_PIPES */
 static bool held[SIM_MAX_CARDS * SIM_PIPES];
 static int fd = -1;
+
+static uint64_t rest_ns(void)
+{
+	const char *seconds = getenv("SIMKFD_REST_SECONDS");
+
+	return NS_PER_S * (seconds ? strtoul(seconds, NULL, 10) : 1);
+}
 
 static void *beat(void *unused)
 {
@@ -81,7 +89,7 @@ const char *sim_pipe_take(int card, const struct sim_slice *slice)
 	if (record->device != slice->device || record->inode != slice->inode) {
 		if (sim_is_marked(fd, LOCK_BASE + index))
 			refused = "pipe-is-taken";
-		else if (record->seen_ns && now - record->seen_ns < REST_NS)
+		else if (record->seen_ns && now - record->seen_ns < rest_ns())
 			refused = "pipe-rests";
 	}
 	if (!refused && sim_lock(fd, F_OFD_SETLK, F_RDLCK, LOCK_BASE + index) < 0)
