@@ -53,6 +53,16 @@ def crashing(what: str) -> Callable[[str], None]:
     return crash
 
 
+def never_answers(world: World, seconds: float) -> Callable[[str], None]:
+    """A hook by which each write takes this time, and gets no answer."""
+
+    def slow(_: str) -> None:
+        world.clock.now += seconds
+        raise UnknownError("read timed out")
+
+    return slow
+
+
 def another_leader(world: World) -> Replica:
     """The replica that leads after the first one was killed."""
     world.api.watchers.remove(world.one)
@@ -167,12 +177,7 @@ def test_after_a_single_write_without_an_answer_the_claim_is_read(
 
 def test_a_single_write_is_fenced_and_has_the_deadline_of_all(world: World, one: Replica, ready: Pod) -> None:
     began = world.clock.now
-
-    def slow(_: str) -> None:
-        world.clock.now += 3.0
-        raise UnknownError("read timed out")
-
-    world.api.on_claim = slow
+    world.api.on_claim = never_answers(world, 3.0)
     assert "was not written in time" in one.bind(ready)
     assert world.clock.now - began <= 6.0
     one.ask(ready)
@@ -320,12 +325,7 @@ def test_a_claim_that_changes_all_the_time_does_not_hold_bind_for_ever(world: Wo
 def test_all_writes_share_one_deadline(world: World, one: Replica) -> None:
     made = placed(world)
     began = world.clock.now
-
-    def slow(_: str) -> None:
-        world.clock.now += 1.5
-        raise UnknownError("read timed out")
-
-    world.api.on_claim = slow
+    world.api.on_claim = never_answers(world, 1.5)
     assert "was not written in time" in one.bind(made)
     assert world.clock.now - began <= 5.0
     assert world.api.deadline == began + 4.0
