@@ -5,6 +5,7 @@ The maker's driver shows each slice that a process uses, and for a second longer
 simulated driver runs in the containers and cannot write there, so `refresh` does. Driver and layout: driver/pipes.c.
 """
 
+import os
 import re
 import shutil
 import struct
@@ -17,7 +18,7 @@ from vgpu_runtime.region import locked
 
 RECORDS = Path("sys/devices/virtual/kfd/kfd/vgpu")
 CARDS, PIPES = 16, 20
-REST_NS = 1_000_000_000
+_NS_PER_S = 1_000_000_000
 RECORD = struct.Struct("=8Q")
 _LOCK_BASE = 1 << 40
 _GPU_ID = re.compile(r"^card gpu_id=(\d+)", re.MULTILINE)
@@ -46,8 +47,15 @@ def read(folder: Path) -> Iterator[Record]:
     with (folder / "state/pipes").open("rb") as file:
         content = file.read(CARDS * PIPES * RECORD.size)
         for index, (_, _, seen, vram_bytes, identifier, *_) in enumerate(RECORD.iter_unpack(content)):
-            if seen and (locked(file.fileno(), _LOCK_BASE + index) or time.monotonic_ns() - seen < REST_NS):
+            if seen and (
+                locked(file.fileno(), _LOCK_BASE + index) or time.monotonic_ns() - seen < _rest_ns()
+            ):
                 yield Record(*divmod(index, PIPES), vram_bytes, identifier)
+
+
+def _rest_ns() -> int:
+    """The nanoseconds for which the driver keeps the record of an ended slice, as in driver/pipes.c."""
+    return _NS_PER_S * int(os.environ.get("SIMKFD_REST_SECONDS", "1"))
 
 
 def refresh(folder: Path) -> None:
