@@ -1,6 +1,7 @@
-"""Jobs that wait for closed cards: they fit all cards of their pool (part of the cards), but not the open cards.
+"""Finds jobs that wait for closed cards: all cards of their pool would be enough for them, the open cards are not.
 
-A card is closed while it gets no new slices but may later, for example because it is cordoned (module `empty_pool`).
+A pool is a part of the cluster's cards. A card is closed while it gets no new slices but may later, for example because
+it is cordoned (module `empty_pool`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +17,9 @@ MOST_LOOKED_UP = 64
 def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
     """A text for each waiting job that is too large for the open cards, alone or together with its group.
 
-    The text says how many replicas fit, and which closed cards the job waits for. At most MOST_LOOKED_UP jobs or groups
-    get a text, and only if there are closed cards that they could use.
+    A card is closed while it gets no new slices, for example because it is cordoned; all other cards are open. The text
+    says how many replicas fit, and which closed cards the job waits for. At most MOST_LOOKED_UP jobs or groups get a
+    text, and only if there are closed cards that they could use.
     """
     units: dict[object, list[JobSpec]] = {}
     for job in jobs:
@@ -34,7 +36,10 @@ def waiting_for_closed(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, 
 
 
 def _too_few(unit: list[JobSpec], room: Room) -> str:
-    """The reason why the open cards cannot hold jobs that start together, as text; empty if they may hold the jobs."""
+    """The reason, as text, why the open cards cannot hold jobs that start together; empty if the cards may be enough.
+
+    Open cards are the cards that may get new slices now.
+    """
     for job in unit:
         if (most := room.capacity(job)) < job.least:
             fits = f"{most} fit{'s' if most == 1 else ''}" if most else "none fits"

@@ -3,8 +3,8 @@
 - A running job of higher priority never gives cards; one of lower priority always may.
 - A running job of equal priority may be made narrower within its bounds. It may be stopped if it is resumable, its
   minimum runtime is over, and its turn is over.
-- A running job gives to a job of equal priority in another queue only while its own queue has more cards for its
-  weight.
+- A running job gives to a job of equal priority in another queue only while its own queue has more cards, in proportion
+  to its weight, than the other queue.
 - The Jobs of a group start together, so they are stopped together or not at all.
 """
 
@@ -26,11 +26,11 @@ class Claim:
     They are computed once, and compared with thousands of jobs.
 
     - `level` and `attained` are the levels (powers of two) of the unit's expected work and of its past service.
-    - `share` is the number of cards of the unit's queue, with the unit, divided by the queue's weight.
+    - `share` is the number of cards that the unit's queue would have with the unit, divided by the queue's weight.
     - `willing`: all jobs of the unit consent to be stopped for a job of equal priority.
-    - `ran`: all jobs of the unit have run before, or are splits that could run more sub-tasks.
-    - `early`: one of its jobs was stopped, or is a split that was resized, less than `cooldown_s` ago; jobs of equal
-      priority do not give way to the unit yet.
+    - `ran`: each job of the unit has run before, or is a split (a job of sub-tasks) that could run more sub-tasks.
+    - `early`: a job of the unit was stopped, or is a split that was started or resized, less than `cooldown_s` seconds
+      ago. Jobs of equal priority do not give way to the unit yet.
     """
 
     priority: int
@@ -46,7 +46,10 @@ class Claim:
 
     @classmethod
     def of(cls, unit: Unit, draft: Draft, rules: Rules) -> "Claim":
-        """The facts about a unit, jobs that start together, in the draft of a round's plan."""
+        """The facts about `unit`, jobs that start together, that decide which running jobs may give cards to it.
+
+        `draft` is the plan of the round as it is now.
+        """
         first = unit[0].spec
         return cls(
             priority(unit), first.queue, first.group_key,
@@ -67,9 +70,11 @@ class Stoppable:
     `waiting` are the waiting jobs of the group. If there are several jobs, `priority`, `level` and `attained` are the
     highest values of them, and each time is the latest.
 
-    - `since` is the start of their run, and `turn_end` the end of their turn. Until `kept_until` they give nothing to a
-      waiting job of their priority. For a due waiting job `kept_until_due` holds, for a job that does not consent to be
-      stopped `kept_until_unwilling`.
+    - `since` is the start of their run. At `turn_end` their turn ends, the time in which they give no cards to jobs
+      that ran before.
+    - Until `kept_until` they give nothing to a waiting job of their priority. If the waiting job is due (has waited too
+      long), `kept_until_due` holds instead. If it is due and does not consent to be stopped itself,
+      `kept_until_unwilling` holds.
     - `level` is the work that they are expected to have left, as a power of two; `attained` is their past service,
       likewise.
     - `split`: one of them is a split, a job of many sub-tasks. `willing`: all of them consent to be stopped for a job
@@ -96,7 +101,10 @@ class Stoppable:
 
     @classmethod
     def of(cls, jobs: Unit, rules: Rules, waiting: Sequence[JobState] = ()) -> "Stoppable":
-        """The running jobs as a Stoppable, with the facts that decide when they may be stopped."""
+        """The facts about the running `jobs` that decide when these may be stopped together.
+
+        `waiting` are the waiting jobs of the same group.
+        """
         return cls(
             jobs, jobs[0].spec.group_key, waiting,
             priority=max(job.spec.priority for job in jobs),
@@ -114,9 +122,9 @@ class Stoppable:
         )  # fmt: skip
 
     def level_seen_by(self, queue: str) -> int:
-        """The level (a power of two) of these jobs in a comparison with jobs of `queue`.
+        """The level (a power of two) of these jobs that counts in a comparison with jobs of `queue`.
 
-        In their own queue the remaining work counts, in a comparison with another queue the past service.
+        If `queue` is their own queue, it is the level of their remaining work, else the level of their past service.
         """
         return self.level if queue == self.jobs[0].spec.queue else self.attained
 
@@ -124,10 +132,15 @@ class Stoppable:
 def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
     """True if a running job may be made narrower for the waiting jobs that `claim` (facts about them) describes.
 
-    Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the claim
-    must not be `early`, and the job must be past `kept_until` and have run for `narrow_s`. If the claim is of another
-    queue, the job's queue must have more cards for its weight. A split (a job of sub-tasks) is made narrower only for a
-    due claim. False for a job that has its least width (`floor`) already.
+    True if the waiting jobs have a higher priority, false if they have a lower one. At equal priority all of these must
+    hold:
+
+    - The claim is not `early`: the waiting jobs were not stopped or resized a short time ago.
+    - The running job is past `kept_until`, the time until which it keeps its cards, and has run for `narrow_s` seconds.
+    - Both are of one queue, or the job's queue has more cards in proportion to its weight.
+    - The running job is no split (a job of sub-tasks), or the claim is due (has waited too long).
+
+    Always false for a job that has its least width (`floor`) already.
     """
     if draft.width(job) <= job.floor:
         return False
@@ -147,14 +160,18 @@ def may_shrink(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
 def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bool:
     """True if these running jobs may be stopped for the waiting jobs that `claim` (facts about them) describes.
 
-    Always true if the waiting jobs have a higher priority, never if they have a lower one. At equal priority the
-    running jobs must be `willing`, past `kept_until`, and no split (job of sub-tasks); the claim must not be `early`.
-    If the claim is of another queue, their own queue must have more cards for its weight. Then they are stopped for a
-    due claim after half of `quantum_s`. For any other claim they must have run for `quantum_s`, and be of a higher
-    level than the claim; if the claim `ran` before, their turn must be over too.
+    True if the waiting jobs have a higher priority, false if they have a lower one. At equal priority all of these must
+    hold:
 
-    False for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which this draft
-    starts a job.
+    - The running jobs are `willing`, and none is a split (a job of sub-tasks). The claim is not `early`.
+    - Both are of one queue, or the running jobs' queue has more cards in proportion to its weight.
+    - The running jobs are past the time until which they keep their cards (`kept_until`), and have run for `quantum_s`
+      seconds. For a due claim, half of `quantum_s` is enough.
+    - If the claim is not due, the running jobs have a higher level than the claim. If it also `ran` before, their turn
+      is over.
+
+    Always false for jobs that this draft stops already, for jobs of the claim's own group, and for a group of which
+    this draft starts a job.
     """
     if not draft.width(running.jobs[0]) or (running.group and running.group == claim.group):
         return False
@@ -181,7 +198,11 @@ def may_stop(running: Stoppable, claim: Claim, draft: Draft, rules: Rules) -> bo
 
 
 def _shares(job: JobState, claim: Claim, draft: Draft, rules: Rules) -> bool:
-    """True if job and `claim` (waiting jobs) are of one queue, or the job's queue has more cards for its weight."""
+    """True if the queues of the running job and of `claim` (waiting jobs) let the job give cards to the claim.
+
+    They are of one queue, or the job's queue has more cards, divided by its weight, than the claim's queue would have
+    with the claim.
+    """
     queue = job.spec.queue
     return queue == claim.queue or share(draft, queue, rules) > claim.share
 

@@ -35,10 +35,10 @@ LEAST_USED, MOST_USED = 0.5, 0.9
 
 @dataclass(frozen=True, slots=True)
 class _Wide:
-    """A unit of waiting jobs that start together: the seconds that it has `waited`, and will `run`.
+    """The facts about a unit (waiting jobs that start together) that decide how long it delays later jobs.
 
-    `over` says by which share of the pool's cards the unit and the usual use together exceed the pool. Above 0 the unit
-    is wide.
+    `waited` and `run` are the seconds that it has waited and that it will run. `over` is the share of the pool's cards
+    that is missing for the unit if other jobs use as many cards as usual. Above 0 the unit is wide.
     """
 
     waited: float
@@ -47,7 +47,10 @@ class _Wide:
 
 
 class Delays:
-    """Compares, in one round, the time that a wide job has waited with the delay that it would cause."""
+    """Compares, in one round, the time that a wide job has waited with the delay that it would cause to later jobs.
+
+    A job is wide if it needs more cards than the pool has besides the cards that are usually in use.
+    """
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -70,20 +73,22 @@ class Delays:
         ]  # fmt: skip
 
     def alone(self, unit: Unit) -> bool:
-        """True if the jobs have never run, and no other job that has waited for AT_ONCE_S still waits."""
+        """True if no job of the unit has ever run, and no other waiting job has waited for AT_ONCE_S seconds."""
         own = {job.spec.key for job in unit}
         return all(job.phase is JobPhase.WAITING for job in unit) and not any(
             key not in own and not self._draft.widths[key] for key in self._waiting
         )
 
     def outweighed(self, unit: Unit, start_s: float = 0.0) -> bool:
-        """True if a unit (jobs that start together) has waited longer than it delays later jobs.
+        """True if a unit (jobs that start together) has waited longer than it would delay all later jobs together.
 
-        It would start in `start_s` seconds.
+        The delay is estimated for a start in `start_s` seconds. Other due wide jobs run right after the unit, so they
+        are counted with it. Always true in these cases:
 
-        Other due wide jobs run right after the unit, so they are counted with it. Also true for a unit that is not wide
-        or has waited for LONGEST_S; for a stopped job, because the engine promises the latest time at which it goes on;
-        and if no job ran before this round, because the delay is then unknown.
+        - The unit is not wide: the pool has enough cards for it and for the usual use. Or it has waited for LONGEST_S
+          seconds.
+        - One of its jobs was stopped, because the engine promises the latest time at which a stopped job goes on.
+        - No job ran before this round, because the delay is then unknown.
         """
         if not self._rate or any(job.phase is JobPhase.STOPPED for job in unit):
             return True

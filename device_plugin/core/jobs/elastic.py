@@ -20,10 +20,10 @@ def grow(draft: Draft, rules: Rules) -> None:
 
     The width of a job is the number of its pods.
 
-    Each step takes the queue with the fewest cards for its weight, and in this queue the job to which a further card
-    adds most speed. Queues are compared by cards only, because speeds are reported by the jobs themselves and must not
-    affect other queues. A running job grows by a large share of its width, or to its largest width, or not at all,
-    because each change costs a restart.
+    Each step takes the queue with the fewest cards in proportion to its weight, and in this queue the job to which a
+    further card adds most speed. Queues are compared by cards only, because speeds are reported by the jobs themselves
+    and must not affect other queues. A running job grows by a large share of its width, or to its largest width, or not
+    at all, because each change costs a restart.
     """
     candidates: dict[str, list[tuple[float, float, JobKey]]] = {}
     for job in _growing(draft, rules):
@@ -51,7 +51,7 @@ def grow(draft: Draft, rules: Rules) -> None:
 
 
 def _next_width(job: JobState, cards: float, rules: Rules) -> int:
-    """The width (number of replicas) to which a running job may grow if its pool has `cards` cards.
+    """The width (number of replicas) to which a running job may grow; its pool has `cards` cards in all.
 
     The result is above the job's largest width (`most`) if growing is not worth a restart.
     """
@@ -63,7 +63,7 @@ def _next_width(job: JobState, cards: float, rules: Rules) -> int:
 
 
 def _saving_width(job: JobState, rules: Rules) -> int:
-    """The least width with which the job ends at least `saving_s` seconds earlier than with its present width.
+    """The least width (number of pods) that ends the job at least `saving_s` seconds earlier than its present width.
 
     The result is above the job's largest width (`most`) if no width does, and the present width if the work left is
     unknown.
@@ -111,7 +111,11 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
 
 
 def _growth_order(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
-    """A sort key: the job comes first whose next larger width adds most speed per further card, then by `score`."""
+    """A sort key for jobs that may grow: the job to which a further card adds most speed comes first.
+
+    A job with little work left counts as somewhat faster. If jobs are equal, the job nearer to its least width comes
+    first.
+    """
     wider = job.spec.next_width(width)
     added = (wider**job.exponent - width**job.exponent) / (wider - width) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness

@@ -76,16 +76,19 @@ class EmptyPool:
         return found
 
     def known_capacity(self, job: JobSpec, *, closed: bool = False) -> int | None:
-        """The capacity for the job if it was computed before, else None; UNBOUNDED for a job that takes no cards."""
+        """The number of the job's replicas for which there is room, if it was computed before; else None.
+
+        UNBOUNDED for a job that takes no cards. Only open cards count; with `closed` all cards count.
+        """
         if not job.cards:
             return UNBOUNDED
         known = self._capacity.get(job.request)
         return None if known is None else known.get((self._allowed(job.nodes, closed=closed), closed))
 
     def looks(self, request: PodRequest, *, closed: bool) -> int:
-        """The cost of computing a capacity, in looks at cards (comparisons of a request with one card).
+        """The cost of computing how often the request fits, in looks (comparisons of a request with one card).
 
-        0 if the previous request asked for the same cards.
+        0 if the previous request asked for the same cards, because its result is kept.
         """
         return 0 if self._counts[0] == _of_cards(request, closed=closed) else looks_at_all(self._table)
 
@@ -173,7 +176,10 @@ def _of_cards(request: PodRequest, *, closed: bool) -> object:
 
 
 class _Demand(NamedTuple):
-    """The number of cards that a pod may use, and the least `memory` and `cores` that it takes there, in cards."""
+    """The number of cards that a pod may use, and the least memory and core groups that the pod takes.
+
+    `memory` and `cores` are numbers of cards: 0.5 is half of the memory, or of the core groups, of one card.
+    """
 
     cards: int
     memory: float

@@ -98,9 +98,9 @@ def _too_small(room: Room, job: JobSpec) -> str:
 
 
 def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
-    """An error text for each job whose group or split (sub-tasks) has Jobs that contradict each other.
+    """An error text for each job whose group or split (job of sub-tasks) has Jobs that contradict each other.
 
-    Also for each Job of a group that an empty pool could not hold together.
+    The Jobs of a group also get a text if even an empty pool could not hold all of them together.
     """
     groups: dict[tuple[str, str], list[JobSpec]] = {}
     splits: dict[tuple[str, str], list[JobSpec]] = {}
@@ -116,9 +116,10 @@ def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
 
 
 def _too_large(group: Sequence[JobSpec], room: Room) -> str:
-    """The reason why all cards could not hold a group's Jobs even if nothing ran, as text; empty if they might.
+    """The reason, as text, why all cards together could not hold a group's Jobs; empty if they might.
 
-    Also empty if one Job alone is too large, because that Job gets a text of its own.
+    It is assumed that nothing else runs, and that closed cards are open. The text is also empty if one Job alone is too
+    large, because that Job gets a text of its own.
     """
     if len(group) < 2 or room.may_hold(group) or room.may_hold(group, closed=True):
         return ""
@@ -201,16 +202,21 @@ class _Admission:
         return left
 
     def _may_start(self, unit: Unit) -> bool:
-        """False for a unit of jobs that is refused, or admitted already, or whose group or split gives cards now."""
+        """False for a unit (jobs that start together) that cannot be admitted in this round.
+
+        One of its jobs is refused, all of them are admitted already, or its group or split (a job of sub-tasks) gives
+        cards to other jobs.
+        """
         if any(job.spec.key in self._draft.refused for job in unit) or self._rearrangement.stopped(unit):
             return False
         return any(not self._draft.width(job) or job.spec.parts for job in unit)
 
     def _must_wait(self, unit: Unit, left: Sequence[Unit]) -> bool:
-        """True if a unit (jobs that start together) must wait although there may be room; a due job gets the reason.
+        """True if a unit (jobs that start together) must wait although there may be room for it.
 
-        A unit that lost its work when it was stopped waits behind units of higher priority, because it could be stopped
-        again. A unit also waits if jobs that may not be stopped already hold its queue's share of the cards.
+        A unit that lost its work when it was stopped waits behind units of higher priority (`left`: not admitted yet),
+        because it could be stopped again. A unit also waits if jobs that may not be stopped already hold its queue's
+        share of the cards. The reason is recorded for each job of the unit that is due (has waited too long).
         """
         why = ""
         if left and priority(left[0]) > priority(unit) and self._begins_anew(unit):
@@ -227,9 +233,9 @@ class _Admission:
         return any(job.displaced and not self._rules.may_stop(job.spec) for job in unit)
 
     def _beside(self, units: Sequence[Unit], unit: Unit) -> Iterator[Unit]:
-        """The other units (jobs that start together) that may be admitted together with `unit`, in their order.
+        """Yields the other units (jobs that start together) that may be admitted together with `unit`, in their order.
 
-        If the caller admits a unit, the unit counts in its queue's share before the next unit is returned.
+        If the caller admits a yielded unit, the share of its queue includes it before the next unit is yielded.
         """
         shares = self._shares.after(unit)
         for other in units:
@@ -259,9 +265,10 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
 
 
 def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
-    """A key of all that decides if a unit (jobs that start together) is admitted: all with a failed key fail.
+    """A key of a unit (jobs that start together): if it cannot be admitted, no unit with the same key can.
 
-    The user is part of the key, because each user has a search budget of his own.
+    So only the first of these units is tried. The user is part of the key, because each user has a search budget of his
+    own.
     """
     # Attained work is compared only between queues.
     others = len(draft.cards_of) > 1
@@ -275,7 +282,7 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
 
 
 def _due(unit: Unit, draft: Draft, rules: Rules) -> bool:
-    """True if one of the unit's jobs is due (has waited too long) and gets no cards in this draft of a plan."""
+    """True if a job of the unit is due (has waited too long) and has no cards in this draft of a plan."""
     return any(due(job, draft.now, rules) and not draft.width(job) for job in unit)
 
 
@@ -290,7 +297,7 @@ def _again(draft: Draft, rules: Rules) -> float:
 
 
 def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
-    """The time from which a running job may grow, unless it has its most replicas; used while no job waits."""
+    """Yields the time from which a running job may grow, unless it has its most replicas; used while no job waits."""
     if 0 < draft.width(job) < job.spec.most:
         yield job.resized + rules.cooldown_s
 

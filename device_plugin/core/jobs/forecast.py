@@ -15,9 +15,9 @@ MOST_SECONDS = 366 * 86_400.0
 
 
 def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> Mapping[JobKey, float]:
-    """The times when the next job of each queue will have room for its least width; the room stays as it is.
+    """The times when the next job of each queue will have room for its least width; `room` is not changed.
 
-    A running job ends at the time that its progress, or else its declared duration, gives; without either it counts as
+    A running job is expected to end by its progress, or else by its declared duration; without either it counts as
     running on. A job has no time if it fits already, or if the next MOST_ENDS ends do not make room for it. Only the
     first MOST_QUEUES queues with waiting jobs are looked at. Jobs that are admitted earlier may take the cards, so a
     start may be later.
@@ -35,7 +35,10 @@ def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> 
 def known_ends(
     now: float, jobs: Iterable[JobState], width: Callable[[JobState], int]
 ) -> Iterator[tuple[float, JobState]]:
-    """The known ends of the jobs that hold cards, each time with its job; jobs of sub-tasks are left out."""
+    """Yields the expected end of each job that holds cards, with the job, if the end is known.
+
+    `width` returns a job's number of replicas. Jobs of sub-tasks, and ends more than MOST_SECONDS away, are left out.
+    """
     for job in jobs:
         if width(job) and job.spec.cards and not job.spec.parts:
             left = job.seconds_left(width(job))

@@ -1,6 +1,6 @@
 """Goals of running jobs: change a job's width once, from the width that its author wrote to the width that it needs.
 
-Such a job has started while the speed of its model was unknown:
+A goal is a time in which a job must be done. A job with a goal may start while the speed of its model is unknown:
 
 1. Its program reports progress for some minutes, and the rate is learnt.
 2. The rate, the work left and the time left give the number of replicas that the job needs.
@@ -24,7 +24,10 @@ SILENT_S = 900.0
 
 
 def unsized(job: JobState) -> bool:
-    """True for a running job with a goal (time to be done in) that still has its author's width, if it may change."""
+    """True for a running job with a goal that still has the width written by its author, if the width may change.
+
+    A goal is a time in which the job must be done. False if the author wrote bounds for the width.
+    """
     goal, spec = job.spec.goal, job.spec
     return (
         goal is not None and not goal.bounded and job.as_written and not job.held and spec.least < spec.most
@@ -44,9 +47,9 @@ def silent(job: JobState) -> bool:
 def goal_width(job: JobState, curve: Curve, most: int) -> int:
     """The allowed width, at most `most`, that the running job needs to be done in time.
 
-    If no width is enough for the duration, the result is the width for the longest duration that the author allows. It
-    is the present width if that is not possible either, if a change is not worth a restart, or if the work left is
-    unknown. `curve` has the speeds of the job's own card model.
+    If no width is enough for the duration, the result is the width for the longest duration that the author allows. If
+    no width is enough for that either, if a change is not worth a restart, or if the work left is unknown, the result
+    is the present width. `curve` has the speeds of the job's own card model.
     """
     goal, each, had = job.spec.goal, ceil(job.spec.cards), spent(job)
     left = job.seconds_left(job.width)

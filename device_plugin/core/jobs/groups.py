@@ -9,7 +9,10 @@ from device_plugin.core.requests import MAX_GANG
 
 
 def group_problem(jobs: Sequence[JobSpec]) -> str:
-    """An error text that says what to write on the Jobs of a group; empty if the Jobs agree. `jobs` are all Jobs."""
+    """An error text, with the correction to write, if Jobs of a group contradict each other; else empty.
+
+    `jobs` are all Jobs of the group.
+    """
     ordered = sorted(jobs, key=lambda job: job.key)
     if len(ordered) < 2:
         return ""
@@ -72,7 +75,7 @@ def _missing_pods(jobs: Sequence[JobSpec]) -> int:
 
 
 def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
-    """An error text if the Jobs of a group write different numbers of Jobs, or are more than written; else empty."""
+    """An error text if the Jobs of a group state different numbers of Jobs, or fewer than there are; else empty."""
     saying = [job for job in jobs if job.group_jobs]
     if not saying:
         return ""
@@ -91,7 +94,11 @@ def _number_problem(group: str, jobs: Sequence[JobSpec]) -> str:
 
 
 def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:
-    """An error text if the pods of a group write different sizes, or its Jobs need more pods than these; else empty."""
+    """An error text if a group's pods state different numbers of pods, or a number that is too small; else empty.
+
+    A number is too small if the Jobs `asking` for cards need more pods together. It is also an error if they need more
+    than MAX_GANG pods.
+    """
     if not asking:
         return ""
     first, size, together = asking[0], asking[0].group_size, _together(asking)

@@ -24,7 +24,7 @@ STUCK_TIMES, STUCK_S = 10, 600.0
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """The work that a job has done with one number of replicas (width), in its own units, and its seconds."""
+    """The work that a job did with `width` replicas, in `units` of its own, and the `seconds` that the work took."""
 
     width: int
     units: float
@@ -148,7 +148,10 @@ class Histories:
 
 
 def _added(measured: tuple[MeasuredRate, ...], more: MeasuredRate) -> tuple[MeasuredRate, ...]:
-    """The rates of work by width, with the measurement `more` added to the rate of its width, now the newest."""
+    """The measured rates, with the measurement `more` added to the rate of its width.
+
+    This rate is now the newest; beyond MOST_WIDTHS rates the oldest is dropped.
+    """
     before = next((each for each in measured if each.width == more.width), MeasuredRate(more.width, 0.0, 0.0))
     units, seconds = before.units + more.units, before.seconds + more.seconds
     part = min(1.0, REMEMBERED_S / seconds)

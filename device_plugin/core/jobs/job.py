@@ -34,16 +34,16 @@ class JobSpec:
     where a slice counts as its larger share of a card; it may be 0. `nodes` are the constraints of the replicas.
 
     Queue: `user` shares the queue with other users; it is the namespace, because a Job does not name its author.
-    Without `preempts` the job neither shrinks nor stops others. `expected_seconds` is the declared duration at the
+    Without `preempts`, no other job shrinks or stops for this job. `expected_seconds` is the declared duration at the
     author's width. `created` is in seconds of the caller's clock. `kueue` is true if Kueue decides when the job starts.
-    `dropped` is the `gen` of the record that the author has ended, 0 for none.
+    `dropped` is the number (`gen`) of the record, a change of the width, that the author has ended; 0 for none.
 
     Stops: a `resumable` job consents to be stopped for a job of its priority. For `min_runtime` seconds after each
-    start it gives nothing to such a job. If either is None, the engine's rules decide. A job `on_hold` neither runs nor
-    waits, because a person wants it so.
+    start it gives nothing to such a job. If one of these two is None, the engine's rules decide it. A job `on_hold`
+    neither runs nor waits, because a person wants it so.
 
-    Sets: a workload whose replicas differ has `sets`: equal replicas each, as jobs of their own with the width of the
-    set. Its `request` and `nodes` are then those of its first set, and `cards` is the mean.
+    Sets: a workload whose replicas differ has `sets`. Each set is a job of its own for replicas that are equal, and its
+    width is their number. The workload's `request` and `nodes` are those of its first set, and `cards` is the mean.
 
     Split: a job with `parts` has this number of sub-tasks, of which `least` to `most` run at a time. It begins once
     more than `parts` / `split_ratio` sub-tasks have room. A job with `split_of` is the sub-task `part` of that split.
@@ -111,7 +111,10 @@ class JobSpec:
         return self.request, self.nodes, tuple((each.request, each.nodes, each.asked) for each in self.sets)
 
     def dealt(self, first: int, count: int) -> Sequence[tuple["JobSpec", int]]:
-        """The sets of the `count` replicas after the `first` replicas, each with the number of them in the set."""
+        """The sets of equal replicas that the job's replicas from index `first` on belong to, for `count` replicas.
+
+        Each set comes with the number of these replicas that belong to it.
+        """
         if not self.sets:
             return ((self, count),)
         found = list[tuple[JobSpec, int]]()
@@ -271,7 +274,10 @@ class JobState:
 
     @property
     def extendable(self) -> bool:
-        """True for a split (a job of sub-tasks) that runs fewer than it may, so that the next one waits for a card."""
+        """True for a running split (a job of sub-tasks) that may run more sub-tasks at a time than it does now.
+
+        Its next sub-task then waits for a card.
+        """
         return self.running and self.spec.parts > 0 and not self.held and self.width < self.spec.most
 
 

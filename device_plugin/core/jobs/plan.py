@@ -180,7 +180,10 @@ class Draft:
         self.cards_by_user[user] = self.cards_by_user.get(user, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
-        """The plan: the steps that lead from the jobs' present widths (numbers of pods) to the draft's widths."""
+        """The plan: the steps that lead from the jobs' present widths (numbers of pods) to the draft's widths.
+
+        `again` is the time of the next round if no job and no card changes.
+        """
         steps = sorted(self._steps(), key=_releasing_first)
         return Plan(tuple(steps), again, self.reserved, self.unreserved)
 
@@ -201,7 +204,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Attempt:
-    """Records whether the changes of a trial, a block of the draft, are kept."""
+    """Records whether the changes of a trial are kept; a trial is a block in which a draft is changed."""
 
     kept: bool = False
 

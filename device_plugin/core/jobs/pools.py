@@ -1,6 +1,7 @@
 """Pools: divide the cards of a cluster into parts that are planned separately; a job runs in one pool.
 
-- A pod runs on one node, so families that share no node are in different pools.
+- A pod runs on one node, so families (kinds of cards, such as `hygon.com/dcu`) that share no node are in different
+  pools.
 - If all nodes of a family have the label `vgpu.io/pool`, each value of the label is a pool. If one node lacks it, the
   family is one pool, because jobs that name no pool may run on any node.
 - A kubelet may write that label on its own node, but not the label `node-restriction.kubernetes.io/vgpu-pool`. If any
@@ -25,9 +26,11 @@ UnitKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pool:
-    """A pool: the cards of families that share nodes, on the nodes whose label has the value `label`.
+    """A pool, a part of the cluster's cards that is planned separately: the cards of nodes that belong together.
 
-    `family` is the first of these families by name; `label` is empty if the label does not divide them.
+    `family` is the family of these cards, such as `hygon.com/dcu`; if several families share nodes, the first of them
+    by name. `label` is the value of the label that names pools on these nodes; empty if the label does not divide the
+    family.
     """
 
     family: str
@@ -42,8 +45,8 @@ class Pool:
 class Pools:
     """The pools of a cluster in order, with the names of their nodes and the kinds of their cards (family and model).
 
-    `key` is the node label that divides families into pools. `problem` says why this label does not divide nodes
-    although some have it.
+    `key` is the node label that divides families into pools. `problem` says, as text, why this label does not divide
+    some nodes although they have it; else it is empty.
     """
 
     nodes: Mapping[Pool, frozenset[str]] = field(default_factory=dict)
@@ -106,7 +109,10 @@ def _pools(of: Mapping[str, str], labels: Mapping[str, str], divided: set[str]) 
 
 
 def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
-    """For each family, the first name of all families that share nodes with it, directly or through other families."""
+    """For each family of cards, the first by name of the families that share nodes with it.
+
+    Families that share nodes only through other families count too.
+    """
     first: dict[str, str] = {}
     for inventory in inventories:
         families = {card.family for card in inventory.cards}

@@ -65,8 +65,9 @@ def by_pod(
 ) -> Mapping[tuple[str, str], ProgressReport]:
     """The progress and checkpoints of these pods, by namespace and name; an empty report for a pod that reports none.
 
-    A pod's progress is the report of its first container, by name, that has one. The checkpoints of all containers are
-    summed, so that the sum grows with a checkpoint of any container.
+    `told` are the reports of containers; `pods` are namespaces and names. A pod's progress is the report of its first
+    container, by name, that has one. The checkpoints of all containers are summed, so that the sum grows with a
+    checkpoint of any container.
     """
     found = dict.fromkeys(pods, ProgressReport())
     for namespace, pod, container in sorted(name for name in told if name[:2] in found):

@@ -49,10 +49,12 @@ def due_at(job: JobState, rules: Rules) -> float:
 def _longest_stop(job: JobState, rules: Rules) -> float:
     """The seconds after which a stopped job is due: it then goes before others of its priority.
 
-    They are the limit of the rules, but may be fewer for a rigid job that has no sub-tasks and needs more cards than
-    every other waiting job. Such a job is due after the time that it ran before, but at least `age_s`, in two cases. It
-    needs more than one card: several cards seldom become free together. Or it ran for less than a quantum
-    (`quantum_s`), and so lost its turn.
+    They are the limit of the rules (`stop_limit`). A job that needs more cards than every other waiting job may be due
+    earlier: after the time that it ran before, but at least `age_s` seconds. It must be rigid, have no sub-tasks, and
+    meet one of these conditions:
+
+    - It needs more than one card: several cards seldom become free together.
+    - It ran for less than a quantum (`quantum_s`), and so lost its turn.
     """
     limit = rules.stop_limit(job.spec)
     if not job.widest or job.spec.elastic or job.spec.parts:
@@ -75,12 +77,12 @@ def with_widest(jobs: Iterable[JobState]) -> Sequence[JobState]:
 
 
 def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
-    """True if the job was stopped, or is a split that was started or resized, less than `cooldown_s` ago.
+    """True if the job was stopped, or is a split that was started or resized, less than `cooldown_s` seconds ago.
 
     A split (a job of sub-tasks) counts only while it could run more sub-tasks.
 
-    Other jobs do not give way to such a job yet. Otherwise it would take cards from further jobs, and plans would need
-    more than two rounds to settle.
+    Other jobs do not give way to a lately changed job yet. If they did, this job would take cards from further jobs,
+    and plans would need more than two rounds to settle.
     """
     return (job.phase is JobPhase.STOPPED or job.extendable) and now < yielded_to_at(job, rules)
 
@@ -98,7 +100,8 @@ def need(unit: Unit) -> float:
 def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
     """Yield the units (jobs that start together) in the order of admission, which each admission changes.
 
-    `units` come in the order of `ordered`. A split comes again after each of its sub-tasks that was admitted.
+    `units` are sorted by the function `ordered`. A split (a job of sub-tasks) is yielded again after each of its
+    sub-tasks that was admitted.
     """
     service = _Service.of(draft.jobs.values(), draft.cards_by_user, rules)
     for _, equals in groupby(units, key=priority):
@@ -139,9 +142,10 @@ def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Un
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], service: "_Service") -> Iterator[Unit]:
-    """Yield the units (jobs that start together) in turns: the next of the queue with the fewest cards for its weight.
+    """Yield the units (jobs that start together) in turns: next is the queue with the fewest cards for its weight.
 
-    If queues are equal, a queue whose next unit is due comes first, then the queue whose next unit has waited longest.
+    If queues are equal, a queue whose next unit is due (has waited too long) comes first, then the queue whose next
+    unit has waited longest.
     """
     rules = service.rules
     lines = {
@@ -166,9 +170,9 @@ def _by_service(
 ) -> Iterator[Unit]:
     """Yield a queue's units, due ones first: each time the first unit of the user with the least service.
 
-    A unit is jobs that start together; service is past card-seconds; a unit is due if it has waited too long.
-
-    A split (a job of sub-tasks) comes again in its user's next turn while its `width` grows.
+    A unit is jobs that start together; it is due if it has waited too long. Service is past card-seconds. `width`
+    returns the present width of a job. If a split (a job of sub-tasks) became wider since it was yielded, it comes
+    again in its user's next turn.
     """
     lines: dict[User, deque[tuple[int, Unit]]] = {}
     for position, unit in enumerate(units):
@@ -226,7 +230,10 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """The past service of each user, in card-seconds of jobs that have not ended (`had`), and its present cards."""
+    """The past service (`had`) of each user, in card-seconds of jobs that have not ended, and the user's `cards`.
+
+    The `cards` are the cards that the user's jobs have now, in the draft of a plan.
+    """
 
     had: Mapping[User, float]
     cards: Mapping[User, float]

@@ -48,7 +48,7 @@ def next_level_at(job: JobState, now: float, rules: Rules) -> float:
 
 
 def turn_end(job: JobState, rules: Rules) -> float:
-    """The end of a running job's turn, the time for which it keeps its cards from jobs that ran before.
+    """The time at which a running job's turn ends; until then it keeps its cards from jobs that ran before.
 
     A job that has run longer has a longer turn, because each stop costs a checkpoint and a restart.
     """

@@ -56,13 +56,13 @@ _MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _LimitsAlone:
-    """Refuses ResourceClaims in pods of queues, because their cards could not be counted.
+    """Refuses ResourceClaims in pods of Jobs in queues, because the cards of claims could not be counted.
 
     Claims in pods of the default scheduler are for other drivers, and count as no card.
     """
 
     def of(self, pod: Pod, container: Container) -> None:
-        """Raises RequestError if the container uses a claim; else None."""
+        """Raise RequestError if the container uses a claim, unless the default scheduler places its pod."""
         if container.claims and pod.scheduler not in ("", "default-scheduler"):
             raise RequestError(
                 f"container {container.name} uses a claim, and queues count no claims: ask in limits, or leave out the"
@@ -85,9 +85,9 @@ def job_spec(
 ) -> JobSpec:
     """The specification of `job`, which has a queue label. Raises RequestError if a label or the spec is malformed.
 
-    `priorities` are the cluster's PriorityClasses by name; the empty name is for pods that name none. `share` returns
-    the share of a card that a slice takes. `split_ratio` is the ratio of splits (Jobs of sub-tasks) without the
-    annotation.
+    `prefixes` are the prefixes of the resource names for cards. `priorities` are the cluster's PriorityClasses by name;
+    the empty name is for pods that name none. `share` returns the share of a card that a slice takes. `split_ratio` is
+    the ratio of splits (Jobs of sub-tasks) without the annotation.
     """
     _check_keys(job)
     queue = queue_name(job)
@@ -234,7 +234,10 @@ def _listed(job: Job) -> tuple[int, ...]:
 
 
 def has_run(job: Job) -> bool:
-    """True for a Job that was started before: its author may have listed other numbers of pods since."""
+    """True for a Job that was started before.
+
+    The width of such a Job need not be in its list of allowed widths: the author may have changed the list since.
+    """
     return not job.suspend or annotations.RESIZE in job.annotations or bool(job.kept)
 
 
@@ -244,15 +247,16 @@ def on_hold(job: Job) -> bool:
 
 
 def held(job: Job) -> bool:
-    """True if the annotation holds the Job back; false for a Job of Kueue, because Kueue decides when it runs."""
+    """True if the annotation `vgpu.io/hold` holds the Job back; false for a Job of Kueue, which decides alone."""
     return job.annotations.get(annotations.HOLD) == "true" and annotations.KUEUE_QUEUE not in job.labels
 
 
 def _one_of(listed: Sequence[int], least: int, most: int, asked: int, *, chosen: bool) -> _Width:
-    """The listed widths within the bounds, with the least of them that is not below `asked` as the present width.
+    """The width of a Job whose author listed the allowed widths: the least listed width not below `asked`.
 
-    If all are below, the largest is the present width. Raises RequestError if no listed width is within the bounds. If
-    the author has `chosen` the width, `asked` must be one of them; else RequestError is raised.
+    Only listed widths from `least` to `most` are allowed. If all are below `asked`, the present width is the largest.
+    Raises RequestError if no listed width is within the bounds, or if the author has `chosen` the width `asked` and it
+    is not allowed.
     """
     allowed = tuple(width for width in listed if least <= width <= most)
     if not allowed:
@@ -295,7 +299,7 @@ def _check_elastic(job: Job) -> None:
 
 
 def _window(job: Job, goal: Goal | None) -> _Width:
-    """The width of a split (a Job of sub-tasks), its number of sub-tasks at a time: at least one, at most all.
+    """The width of a split (a Job of sub-tasks): the number of sub-tasks that run at a time, from one to all.
 
     Raises RequestError if the Job is written in a way in which it cannot be a split.
     """
@@ -377,7 +381,11 @@ def _part(job: Job, split_of: str) -> int | None:
 
 
 def _split_ratio(job: Job, usual: float, *, divided: bool) -> float:
-    """The ratio in the annotation `vgpu.io/split-ratio`; `usual` without the annotation."""
+    """The ratio in the annotation `vgpu.io/split-ratio`; `usual` without the annotation.
+
+    With the ratio 4, a split (a Job of sub-tasks) begins once more than a quarter of its sub-tasks have room. Raises
+    RequestError if the annotation is malformed, or is on a Job without sub-tasks (`divided` is false).
+    """
     text = job.annotations.get(annotations.SPLIT_RATIO)
     if text is None:
         return usual
@@ -594,7 +602,10 @@ def _seconds(
     longest: float = MAX_SECONDS,
     meant: str = "a time of at most 366 days, such as 8h, 90m or 1h30m",
 ) -> float | None:
-    """The duration in the annotation `key`, in seconds, at most `longest`; None without the annotation."""
+    """The duration in the annotation `key`, in seconds, at most `longest`; None without the annotation.
+
+    Raises RequestError if the value is malformed; `meant` says in the error what to write.
+    """
     text = job.annotations.get(key)
     if text is None:
         return None

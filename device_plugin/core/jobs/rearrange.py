@@ -74,11 +74,13 @@ class Rearrangement:
         return bool(self._helped)
 
     def admit(self, unit: Unit, behind: Behind = tuple) -> bool:
-        """Make room, and admit a unit (jobs that start together) with least widths; false, without a change, if not.
+        """Make room for a unit (jobs that start together), and admit its jobs with their least widths; true if done.
 
-        Units of `behind` are admitted too if they are needed to use the freed cards. No room is made for a job without
-        `preempts`, or for a user whose tries of this round are used up. The same holds for a split (a job of sub-tasks)
-        that was resized less than `cooldown_s` ago.
+        False, without a change, if other jobs may not give enough cards. `behind` returns further waiting units, which
+        are admitted too if they are needed to use the freed cards.
+
+        No room is made for a job without `preempts`, for a user whose tries of this round are used up, or for a split
+        (a job of sub-tasks) that was started or resized less than `cooldown_s` seconds ago.
         """
         first = unit[0]
         if first.extendable and lately_changed(first, self._draft.now, self._rules):
@@ -118,9 +120,10 @@ class Rearrangement:
         return self._apply(unit, [self._kept(((job, job.floor),), self._lacking(unit))], behind)
 
     def stopped(self, unit: Unit) -> bool:
-        """True if running jobs of the unit's group stop in this plan, or it is a split (sub-tasks) that gives cards.
+        """True if the unit (jobs that start together) gives cards itself, and so is not admitted in this round.
 
-        Such a unit is not admitted in this round: a group starts with all of its Jobs.
+        Either running jobs of its group stop in this plan, and a group starts with all of its Jobs. Or the unit is a
+        split (a job of sub-tasks) that is made narrower.
         """
         if self._draft.narrowed(unit[0]):
             return True
@@ -183,7 +186,8 @@ class Rearrangement:
     ) -> bool:  # fmt: skip
         """Admit the unit of jobs if one of `givers` alone makes room, or several of `before` and `givers` do.
 
-        A giver is a running job, or a group, that may release cards.
+        A giver is a running job, or a group, that may release cards; the givers `before` were tried alone already. The
+        unit lacks `lacking` cards. `behind` returns waiting units that may use the rest of the freed cards.
         """
         too_few = _too_few(unit, lacking)
         alone = [self._kept(giver, lacking) for giver in givers if self._gives(giver) > too_few]
@@ -236,7 +240,10 @@ class Rearrangement:
             return list(chosen.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
-        """The givers that the unit of jobs needs: each of the first TRIES is left out if the jobs fit without it."""
+        """The givers (jobs or groups that release cards), without any that the unit of jobs does not need.
+
+        Each of the first TRIES givers is left out if the unit fits without it.
+        """
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
             with self._draft.trial():
@@ -245,9 +252,10 @@ class Rearrangement:
         return givers
 
     def _apply(self, unit: Unit, givers: Sequence[JointOffer], behind: Behind) -> bool:
-        """Carry out the offers of running jobs, and return true, if the unit then fits and uses enough of the cards.
+        """Shrink or stop the givers and admit the unit of jobs; true if it fits and uses enough of the freed cards.
 
-        Otherwise nothing changes, and the result is false.
+        Otherwise nothing changes, and the result is false. `behind` returns waiting units that may use the rest of the
+        cards.
         """
         given = sum(map(self._gives, givers))
         with self._draft.trial() as trial:
@@ -259,10 +267,11 @@ class Rearrangement:
         return trial.kept
 
     def _used(self, unit: Unit, given: float, behind: Behind) -> Sequence[Unit] | None:
-        """Admit further units of jobs until no more of the freed cards stay idle than are used; returns these units.
+        """Admit further units of jobs until no more of the `given` cards stay idle than are used; returns these units.
 
-        None if too few units fit. A due unit needs no further units. A split first gets more of its own sub-tasks,
-        which are not among the returned units.
+        The `given` cards are the cards that other jobs freed; `behind` returns the units to try. None if too few units
+        fit. If `unit` is due (has waited too long), no further units are needed. If it is a split (a job of sub-tasks),
+        more of its own sub-tasks are admitted first; they are not in the result.
         """
         used, admitted = need(unit), list[Unit]()
         if any(due(job, self._draft.now, self._rules) for job in unit):
@@ -297,7 +306,10 @@ class Rearrangement:
 
 
 class Budget:
-    """The tries of a round, divided equally among the users whose jobs wait."""
+    """The tries of a round, divided equally among the users whose jobs wait.
+
+    A try is an attempt to make room for a job, or to reserve cards for it.
+    """
 
     def __init__(self, total: int, users: Collection[str]) -> None:
         self._left = total
@@ -336,10 +348,11 @@ def _largest(unit: Unit) -> JobSpec:
 
 
 def fits(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs on free cards, or one more sub-task of a split; false, and no change, if not all of them fit.
+    """Admit the unit's jobs on free cards, or one more sub-task of a split (job of sub-tasks); true if they fit.
 
-    An elastic job gets the width asked for if that fits, else its least width. It is not narrowed for other waiting
-    jobs, because equal jobs end earlier, on average, one after another than side by side.
+    False, without a change, if not all of them fit. If an elastic job is alone in the unit, it gets the width asked for
+    if that fits, else its least width. It is not narrowed for other waiting jobs, because equal jobs end earlier, on
+    average, one after another than side by side.
     """
     first = unit[0]
     if len(unit) == 1 and first.spec.elastic and draft.widen(first, first.spec.asked):

@@ -41,7 +41,10 @@ NO_END = "waits for pods that are no Jobs of a queue, for Jobs of its own namesp
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The nodes and cards that a unit of jobs would get at `start`; inf if it waits for jobs without a known end."""
+    """The nodes and cards (`places`) that a unit of jobs would get, and the time `start` at which it would start.
+
+    `start` is inf if the unit waits for jobs without a known end.
+    """
 
     places: Sequence[Place]
     start: float
@@ -88,10 +91,10 @@ class Reservations:
         return None
 
     def _too_dear(self, unit: Unit, stoppable: Collection[JobKey]) -> str:
-        """The reason why reserving cards would cost other jobs too much time, as text; empty if it would not.
+        """The reason, as text, why reserving cards would cost other jobs too much time; empty if it would not.
 
-        The cost is compared with the time that the unit has waited. Cards of jobs that will be stopped by consent cost
-        nothing, because these jobs use them until then.
+        The cost is compared with the time that the unit (jobs that start together) has waited. Cards of jobs in
+        `stoppable`, which will be stopped by consent, cost nothing, because these jobs use them until then.
         """
         draft, needed = self._draft, need(unit)
         coming = sorted(self._releases(stoppable))
@@ -113,10 +116,10 @@ class Reservations:
         return "" if waited * draft.room.cards() >= delayed * idled else TOO_DEAR
 
     def _releases(self, stoppable: Collection[JobKey]) -> Iterator[tuple[float, float, bool]]:
-        """For each running job: the seconds until its cards are free, their number, and if they would idle if kept.
+        """Yields for each running job the seconds until its cards are free, their number, and if they idle then.
 
-        A job without a known end is expected to run for as long as it has run. Cards of a job that may be stopped do
-        not idle, because the job uses them until it is stopped.
+        Free cards idle while they are kept for a waiting job. A job without a known end is expected to run for as long
+        as it has run. Cards of a job that may be stopped do not idle, because the job uses them until it is stopped.
         """
         draft, rules = self._draft, self._rules
         for key, job in draft.jobs.items():
@@ -137,9 +140,9 @@ class Reservations:
             self._draft.unreserved[job.spec.key] = why
 
     def backfill(self, unit: Unit) -> bool:
-        """Admit a unit of jobs on reserved cards if it ends before the jobs start for which these are kept.
+        """Admit a unit of jobs on cards reserved for other jobs, if the unit ends before the other jobs start.
 
-        Returns false, without a change, if it may not be admitted.
+        Returns false, without a change, if the unit may not be admitted.
 
         A unit whose end is not known, and a job of sub-tasks, are not admitted. A user with a job that runs for longer
         than declared is excluded, because the user's declarations are not reliable.
@@ -164,9 +167,9 @@ class Reservations:
         return trial.kept
 
     def start(self, may_start: Callable[[Unit], bool]) -> Sequence[Unit]:
-        """Admit units (jobs that start together) with reserved cards that fit now, after more cards were freed.
+        """Admit the units with reserved cards that fit now, after more cards were freed; returns these units.
 
-        Returns these units.
+        A unit is jobs that start together; `may_start` is true if a unit may be admitted in this round.
         """
         started = list[Unit]()
         for name, (_, unit) in list(self._made.items()):
@@ -183,9 +186,9 @@ class Reservations:
         return started
 
     def end_answered(self, stopped: Callable[[Unit], bool]) -> None:
-        """End reservations that are needed no more: the jobs started on other cards, or their group is stopped.
+        """End the reservations of units that started on other cards, or whose group is stopped in this plan.
 
-        `stopped` is true for a unit whose group is stopped in this plan.
+        A unit is jobs that start together. `stopped` is true for a unit whose group is stopped.
         """
         for name, (_, unit) in list(self._made.items()):
             if self._draft.widths[name] or stopped(unit):
@@ -277,9 +280,9 @@ class Reservations:
     ) -> Sequence[Place] | None:
         """The nodes and cards of the unit's jobs if jobs without a known end left node after node until the unit fits.
 
-        None if the unit never fits. At first, jobs whose end is probably far stay; if the unit does not fit then, they
-        leave too. Long-running jobs of the unit's user always stay. Neither rule keeps a job of `stoppable`. The jobs
-        in `ended` have left already.
+        None if the unit never fits. At first, jobs that will probably run on for long stay; if the unit does not fit
+        then, they leave too. Long-running jobs of the unit's own user always stay. Jobs in `stoppable` are never among
+        the jobs that stay. The jobs in `ended` have left already.
         """
         draft, room = self._draft, self._draft.room
         lasting, own = self._lasting(unit, stoppable)
@@ -302,12 +305,11 @@ class Reservations:
     def _lasting(
         self, unit: Unit, stoppable: Collection[JobKey]
     ) -> tuple[Collection[JobKey], Collection[JobKey]]:
-        """Two sets of running jobs: those that have run for the longest turn, and the user's own past a quantum.
+        """Two sets of running jobs: jobs that will probably run on for long, and long-running jobs of the unit's user.
 
-        The longest turn (`turn_s`) and the quantum (`quantum_s`) are times of the rules for which a job may keep its
-        cards: 10 hours and 1 hour by default. Jobs of the first set will probably run on for long. Jobs of the second
-        set belong to the user of `unit` (the jobs that start together), who could end them himself. The jobs in
-        `stoppable` are in neither set.
+        A job is in the first set if it has run for the longest turn (`turn_s`, 10 hours by default). A job of the user
+        of `unit` (jobs that start together) is in the second set if it has run for a quantum (`quantum_s`, 1 hour by
+        default): the user could end it himself. The jobs in `stoppable` are in neither set.
         """
         draft, rules, user = self._draft, self._rules, unit[0].spec.user
         long = [
@@ -326,7 +328,11 @@ def _take(steps: Iterable[Callable[[], None]]) -> None:
 def _until_free(
     coming: Sequence[tuple[float, float, bool]], idle: float, needed: float
 ) -> tuple[float, float]:
-    """The seconds until `needed` cards are free, and the idle card-seconds if free cards are kept until then."""
+    """The seconds until `needed` cards are free, and the idle card-seconds if free cards are kept until then.
+
+    `idle` cards are free now. `coming` are later releases, earliest first: the seconds until each, its number of cards,
+    and if they idle.
+    """
     idled = before = 0.0
     missing = needed - idle
     for seconds, cards, idles in coming:

@@ -77,10 +77,10 @@ class Room(Protocol):
         """The names of the nodes of these places, sorted, each once; empty in a room that only counts cards."""
 
     def reserve(self, name: JobKey, places: Sequence["Place"], /) -> None:
-        """Reserve these places (nodes and cards) by `name`: no job gets their part that is free now."""
+        """Reserve these places (nodes and cards) under `name`: no job gets their part that is free now."""
 
     def lift(self, name: JobKey, /) -> None:
-        """Release the cards that are reserved by `name`."""
+        """Release the cards that are reserved under `name`."""
 
     def renew(self) -> None:
         """Extend all reservations to the parts of their nodes and cards that have become free since they were made."""
@@ -199,7 +199,7 @@ class LedgerRoom:
         self._close(name)
 
     def _close(self, name: JobKey) -> None:
-        """Hold the part of the cards reserved by `name` that is free now."""
+        """Hold the part of the cards reserved under `name` that is free now."""
         wanted: dict[str, list[Slice]] = {}
         for grant in self._reserved[name]:
             wanted.setdefault(grant.node, []).extend(grant.slices())
@@ -270,7 +270,7 @@ class LedgerRoom:
 
 
 class _LedgerTrial:
-    """Undoes the changes of a LedgerRoom and of its dictionaries `noted`, unless they are committed."""
+    """A trial in a LedgerRoom: undoes the changes of the ledger and of the dictionaries `noted`, unless committed."""
 
     def __init__(self, change: Transaction, *noted: dict[JobKey, Any]) -> None:
         self._change = change

@@ -14,7 +14,10 @@ ROUND_LOOKS, USER_LOOKS = 200_000, 2_000
 
 
 class Share(SearchBudget):
-    """The looks (comparisons of a request with a card) that one search may take; `whole` if it can need no more."""
+    """The looks (comparisons of a request with a card) that one search may take.
+
+    `whole` is true if the search can never need more looks than it has.
+    """
 
     def __init__(self, most: int, left: float) -> None:
         super().__init__(int(min(most, left)))
@@ -22,11 +25,10 @@ class Share(SearchBudget):
 
 
 class RoundBudget:
-    """At most `looks` comparisons of a request with a card in a round, divided equally among `users`.
+    """Divides `looks`, the comparisons of a request with a card in one round, equally among `users`.
 
-    A comparison is a look. Without users each may take all looks.
-
-    A user gets at least USER_LOOKS, so with very many users the first users may take all looks.
+    Without `users`, any user may take all looks. Each user gets at least USER_LOOKS; so with very many users the first
+    to search may take all looks.
     """
 
     def __init__(self, users: Collection[str] = (), looks: float = ROUND_LOOKS) -> None:

@@ -59,10 +59,10 @@ class Search:
     def take_sets(
         self, job: JobSpec, held: int, names: Sequence[str], allowed: Callable[[JobSpec], NodeSet | None]
     ) -> Sequence[Grant] | None:
-        """Place further replicas of the job, which has `held` replicas, one for each of `names`; returns their grants.
+        """Place one further replica of the job for each of `names`; returns the grants of these replicas.
 
-        None, without a change, if they do not all fit. `allowed` returns the nodes where a set of replicas may go
-        (None: all).
+        None, without a change, if they do not all fit. The job has `held` replicas already. `allowed` returns the nodes
+        where a set of equal replicas may go (None: all).
         """
         if not job.sets:
             return self.take(job, names, allowed(job))
@@ -122,9 +122,9 @@ class Search:
         return grant
 
     def _beside(self, request: PodRequest, nodes: NodeSet | None) -> Grant | None:
-        """The grant on the node of the last replica, if a search of all nodes would choose the same node; else None.
+        """The grant on the node of the latest placed replica, if a search would choose this node again; else None.
 
-        The last replica must have asked for the same cards and for no more of the host, and the ledger must not have
+        The latest replica must have asked for the same cards and for no more of the host, and the ledger must not have
         changed since. Whole cards are taken from the fullest node that has enough, and this is still the same node.
         Searching one node costs a tenth of searching all nodes.
         """
@@ -152,7 +152,10 @@ class Search:
         return grant
 
     def _among(self, changed: Sequence[str] | None, nodes: NodeSet | None) -> Sequence[str] | None:
-        """The nodes to search: `nodes` (None: all); only the `changed` nodes among them if these are few."""
+        """The nodes to search for room: the `changed` nodes among `nodes` if few nodes changed, else `nodes`.
+
+        None stands for all nodes; `changed` is None if it is not known which nodes changed.
+        """
         if changed is None or FEW * len(changed) > len(self._placer.table.nodes):
             return nodes
         return changed if nodes is None else [name for name in changed if name in nodes]
@@ -203,9 +206,9 @@ class _Last(NamedTuple):
     version: int
 
     def fits_where(self, request: PodRequest) -> bool:
-        """True if a replica with `request` asks for the same cards, and for as much of the host or more.
+        """True if `request` asks for the same cards as the latest placed replica, and for as much of the host or more.
 
-        Then the last replica fits wherever such a replica fits.
+        Then the latest placed replica would fit wherever a replica with `request` fits.
         """
         own, host, other = self.request, self.request.host, request.host
         return (
@@ -218,7 +221,10 @@ class _Last(NamedTuple):
 
 
 def _fills_nodes(request: PodRequest) -> bool:
-    """True for a pod of one container that asks for whole cards, without uuids, by a policy that fills nodes."""
+    """True for a pod of one container that asks for whole cards, if its placement policy fills node after node.
+
+    False if the pod names uuids of cards.
+    """
     return (
         len(request.containers) == 1
         and request.containers[0][1].whole > 0

@@ -14,7 +14,10 @@ from device_plugin.core.jobs.rules import Rules
 
 
 class Shares:
-    """For each queue of a draft (an unfinished plan): cards of jobs that may not be stopped, and its waiting jobs."""
+    """Decides if a queue would hold more than its share of the cards with jobs that may not be stopped.
+
+    It counts, in a draft (an unfinished plan), the cards of these jobs and the waiting jobs of each queue.
+    """
 
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
@@ -39,9 +42,9 @@ class Shares:
         self._share = {queue: cards * weight / sum(weights.values()) for queue, weight in weights.items()}
 
     def _fixed(self, job: JobState) -> float:
-        """The cards of the job's least width, if no equal job may take them after `quantum_s`; else 0.
+        """The cards of the job's least width, if no equal job may take them after `quantum_s` seconds; else 0.
 
-        Also 0 for a split (a job of sub-tasks).
+        An equal job is a job of the same priority. Also 0 for a split (a job of sub-tasks).
         """
         rules, spec = self._rules, job.spec
         willing = rules.may_stop(spec) and rules.min_runtime(spec) <= rules.quantum_s
@@ -64,11 +67,12 @@ class Shares:
     def exceeded(self, unit: Unit) -> bool:
         """True if the unit (jobs that start together) must leave cards to other queues that wait.
 
-        With the unit, its queue would hold more than its share by jobs that may not be stopped.
+        It must if its queue, with the unit, would hold more than the queue's share of the cards with jobs that may not
+        be stopped.
 
-        A queue counts as waiting if one of its jobs, of the unit's priority or higher, would stay within its share.
-        While no job of the unit's queue that may not be stopped has cards, the unit may start even if it alone needs
-        more than the share.
+        Another queue counts as waiting if one of its waiting jobs, of the unit's priority or higher, would stay within
+        the share of that queue. The unit may start even if it alone needs more than its queue's share, while no other
+        job of its queue that may not be stopped has cards.
         """
         more = sum(map(self._fixed, unit)) if self._several else 0.0
         queue = unit[0].spec.queue

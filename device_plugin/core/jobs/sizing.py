@@ -92,8 +92,9 @@ class Sizing:
 
     - `jobs` have their widths; jobs that cannot be sized at all are not among them, and `refused` says why.
     - `short` are the alternatives of jobs that wait for room.
-    - `unsized` is about jobs with the written width: when they will be sized, or which width they need. `silent` says
-      why some of them will not be sized. The next text in `silent` may come in `again` seconds.
+    - `unsized` has a text for each job that still has the width that its author wrote: when it will be sized, or which
+      width it needs. `silent` says why some of these jobs will not be sized.
+    - In `again` seconds the next text may come into `silent`.
     """
 
     jobs: Sequence[JobState]
@@ -109,10 +110,10 @@ def with_widths(
 ) -> Sizing:
     """Give the jobs with a goal their widths, by the rates of their namespaces; returns jobs and texts.
 
-    `cards` are the present card models. If no width that fits now is in time, a job waits for the width that it needs.
-    If no width at all is in time, the job is refused and not among the returned jobs. The oldest job of each namespace
-    comes first. If no rate is known, a job begins with the width written on it, and gets the width that it needs once
-    its program has reported enough progress.
+    `cards` are the present card models. A width reaches the goal if the job is done in time with it. If no width that
+    fits now reaches the goal, the job waits for the width that it needs. If no width at all reaches it, the job is
+    refused and not among the returned jobs. The oldest job of each namespace comes first. If no rate is known, a job
+    begins with the width written on it, and gets the width that it needs once its program has reported enough progress.
     """
     found = _Found(room, rates_of, cards)
     for job in _in_turn(jobs):
@@ -227,7 +228,10 @@ def _fixed(job: JobSpec) -> JobSpec:
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
-    """A function that tests whether a number of the job's replicas fits the room; always false without `sought`."""
+    """A function that tests whether a number of the job's replicas fits the room.
+
+    If `sought` is false, the room is not searched, and the function always returns false.
+    """
 
     def fits(width: int) -> bool:
         with room.trial():
@@ -255,7 +259,10 @@ def _largest(widths: Sequence[int], fits: Fits) -> int:
 
 
 def offers(short: Short, wait_seconds: float | None = None) -> str:
-    """The alternatives as text, each with its annotation; enough cards are expected in `wait_seconds`."""
+    """The alternatives of a job whose replicas do not fit, as text, with the annotations to write for them.
+
+    `wait_seconds` is the time until enough cards are expected; None if it is not known.
+    """
     goal, found = short.goal, []
     if short.now:
         cards, more = counted(short.now * short.cards, "card"), _compact(short.now_seconds)

@@ -8,7 +8,7 @@ ROLES = MASTER, PS, TRAINER = ("master", "ps", "trainer")
 
 
 class Split(Enum):
-    """The order in which the sub-tasks of a split start: by their numbers, or any."""
+    """The order in which the sub-tasks of a split (a job in parts) start: by their numbers, or any order."""
 
     ORDERED = "ordered"
     ANY = "any"

@@ -20,9 +20,10 @@ SplitKey = tuple[str, str]
 
 
 class SplitTurns:
-    """Assigns turns to sub-tasks in one pass over the jobs; `waiting` are the jobs neither refused nor admitted yet.
+    """Decides which sub-task of a split comes next, in one pass over the jobs of a round.
 
-    Each Job of a split gives the split one turn in the queue; the turn goes to the split's next sub-task in order.
+    A split here is several Jobs that divide one task. Each of them gives the split one turn in the queue; the turn goes
+    to the split's next sub-task in order. `waiting` are the jobs that are neither refused nor admitted yet.
     """
 
     def __init__(self, jobs: Collection[JobState], waiting: Iterable[JobState]) -> None:
@@ -33,13 +34,16 @@ class SplitTurns:
         self._kept_back: set[SplitKey | None] = set()
 
     def in_order(self, units: Iterable[Unit]) -> Iterator[Unit]:
-        """The units of jobs in order; a turn of a sub-task goes to the next waiting sub-task of the same split."""
+        """Yields the units (jobs that start together) in their order, but sub-tasks of one split in the split's order.
+
+        A split is several Jobs that divide one task.
+        """
         for unit in units:
             waiting = self._next.get(_split(unit[0]) or ("", ""))
             yield (waiting.popleft(),) if waiting else unit
 
     def may_start(self, unit: Unit) -> bool:
-        """False for a sub-task that must start after another sub-task of its split (Jobs that divide one task)."""
+        """False for a sub-task that must wait for another sub-task of its split (Jobs that divide one task)."""
         split = _split(unit[0])
         return split is None or not (
             split in self._kept_back or (unit[0].spec.barrier and split in self._running)
@@ -59,7 +63,10 @@ def first_parts(job: JobState, now: float, rules: Rules) -> int:
 
 
 def split_problem(jobs: Sequence[JobSpec]) -> str:
-    """An error text for Jobs of one split (sub-tasks) that contradict each other: what to write; else empty."""
+    """An error text, with the correction to write, if the Jobs of a split contradict each other; else empty.
+
+    A split here is several Jobs that divide one task.
+    """
     for first, second in pairwise(sorted(jobs, key=_place)):
         names = f"Jobs {first.key[1]} and {second.key[1]} of split {first.split_of}"
         if first.part == second.part:

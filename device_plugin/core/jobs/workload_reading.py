@@ -43,9 +43,11 @@ def spec_of(
     share: Callable[[Request], float],
     split_ratio: float = inf,
 ) -> JobSpec:
-    """The specification of a Job, or of a workload of another kind, with a queue label. Raises RequestError.
+    """The specification of a Job, or of a workload of another kind such as a JobSet, with a queue label.
 
-    The parameters are those of `job_spec`.
+    Raises RequestError if a label or the spec is malformed. `prefixes` are the prefixes of the resource names for
+    cards, `priorities` the PriorityClasses by name. `share` returns the share of a card that a slice takes.
+    `split_ratio` is the ratio of splits (Jobs of sub-tasks) without the annotation.
     """
     if job.kind is JOB:
         return job_spec(job, prefixes, priorities, share, split_ratio)
@@ -60,7 +62,8 @@ def workload_spec(
 ) -> JobSpec:
     """The specification of a workload with a queue label. Raises RequestError if the workload is malformed.
 
-    The parameters are those of `job_spec`.
+    `prefixes` are the prefixes of the resource names for cards, `priorities` the PriorityClasses by name. `share`
+    returns the share of a card that a slice takes.
     """
     _check_keys(job)
     queue = queue_name(job)
@@ -103,9 +106,10 @@ def _sets(
     prefixes: Collection[str],
     share: Callable[[Request], float],
 ) -> Sequence[JobSpec]:
-    """The sets of equal replicas, each as a job, those with the most cards first.
+    """The sets of equal replicas of a workload, each as a job of its own; sets with large requests come first.
 
-    Written sets with equal requests and nodes become one set. Raises RequestError if too many sets differ.
+    `whole` is the specification of the workload without them. The sets that are `written` with equal requests and nodes
+    become one set. Raises RequestError if too many sets differ.
     """
     found = dict[object, JobSpec]()
     for each in written:
