@@ -51,8 +51,8 @@ class Round:
     - `starts`: when a job at the head of its queue is expected to have room.
     - `closed`: the closed cards that a job waits for.
     - `missing`: the Jobs that a group lacks.
-    - `unsized` and `silent`: a job with a goal starts with the width that its author wrote; when it will get the width
-      that its goal needs, or why it will not.
+    - `unsized` and `silent` are for a job with a goal that starts with the width written by its author. `unsized`: when
+      it will get the width that its goal needs. `silent`: why it will not get it.
     """
 
     at: float = -inf
@@ -153,8 +153,8 @@ class Rounds:
     ) -> Round:  # fmt: skip
         """A round that starts the jobs `without` on free cards, so that no other Job must make room for them.
 
-        One of these jobs may not be able to start: its cards are kept for another job, or another job comes first. Then
-        the round is planned again, and this job waits for the Jobs that were asked to make room for it.
+        One of these jobs may be unable to start, because its cards are kept for another job, or another job comes
+        first. Then the round is planned again, and this job waits for the Jobs that were asked to make room for it.
         """
         for _ in range(MOST_TRIED):
             last = self._round(now, jobs, uncreated, without)
@@ -240,8 +240,8 @@ class Rounds:
 class _LaterLook:
     """Decides whether writes that are sent late are still right.
 
-    It reads the Jobs and the free cards again, at most every FRESH_SECONDS, and asks whether each change still helps
-    its beneficiary and still has room.
+    It reads the Jobs and the free cards again, at most every FRESH_SECONDS. A write is right if it still helps the job
+    that gets the cards, and if the replicas that it adds still have room.
     """
 
     def __init__(

@@ -74,7 +74,10 @@ def _reached(managed: Managed, record: Resize, now: float) -> Stage:
 
 
 def stages(jobs: Mapping[JobKey, Managed], now: float) -> Mapping[JobKey, Stage]:
-    """The stages of all Jobs' changes; a change is OVER if the job that it helps waits for the slices no longer."""
+    """The stages that the changes of all Jobs have reached.
+
+    A change whose freed slices are kept for a job is OVER once this job does not wait for the slices any more.
+    """
     found = {key: stage(managed, now) for key, managed in jobs.items()}
     held = held_groups(jobs.values())
     for key, reached in found.items():
@@ -122,7 +125,7 @@ def promised_widths(
 ) -> Mapping[JobKey, int]:
     """The widths of the job `helped`, for which the Jobs `giving` make room, and of the waiting Jobs of its group.
 
-    Empty if these Jobs would not start together now: for instance a Job of the group is gone, or another has come.
+    Empty if these Jobs would not start together now: for instance, a Job of the group is gone, or a new Job has come.
     """
     replicas = max(managed.record.replicas for managed in giving if managed.record is not None)
     group = helped.spec.group_key

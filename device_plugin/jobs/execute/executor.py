@@ -102,7 +102,10 @@ class Executor:
             yield Write(Action.KEEP, managed, managed.record)
 
     def _held(self, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
-        """The writes that begin to stop Jobs on hold (paused by users), and that record a hold's start or length."""
+        """The writes that begin to stop Jobs on hold (paused by users), and that record a hold's start or length.
+
+        Jobs in `busy` have another write already, and are left out.
+        """
         misheld = [managed for managed in self._misheld if managed.key not in busy]
         for managed in misheld:
             if managed.spec.on_hold and not managed.job.suspend and self._stages[managed.key] in _STOPPABLE:
@@ -112,13 +115,13 @@ class Executor:
             yield Write(Action.KEEP, managed, record)
 
     def _with_hold(self, managed: Managed) -> Iterator[tuple[Managed, Resize]]:
-        """The Job with a new record: the start of its user's hold (pause), or after the hold's end its length.
+        """Yields the Job with a new record (annotation with its latest change), because its user's hold changed.
 
-        The record is the annotation with the Job's latest change.
+        The record gets the time at which the hold (pause) began, or the length of the hold once it has ended.
 
-        If other Jobs made room for the Job's group while it was held, the group's suspended Jobs follow. Each gets a
-        record by which its waiting time begins again, because one Job that has waited too long makes the whole group
-        due.
+        If other Jobs had made room for the Job's group when the hold began, the group's suspended Jobs follow. Each
+        gets a record by which its waiting time begins again, because one Job that has waited too long makes the whole
+        group due.
         """
         record = self._records.past(managed)
         if not managed.spec.on_hold:
@@ -301,9 +304,10 @@ class Executor:
         return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
 
     def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
-        """The writes that give Jobs with refused pods this width, or stop them with `width` 0.
+        """The writes after the API server refused pods: the Jobs `together` get `width` pods, or stop if it is 0.
 
-        The Jobs get one count of refusals, and so one pause: they are tried again together.
+        `why` is the API server's reason. The Jobs get one count of refusals, and so one pause: they are tried again
+        together.
         """
         refusals = 1 + max(each.record.refusals if each.record is not None else 0 for each in together)
         asked = self._records.later(*together)
@@ -394,7 +398,10 @@ class Executor:
                 yield from self._windowed(managed, step.parallelism)
 
     def _units(self, plan: Plan) -> Iterable[Mapping[JobKey, int]]:
-        """The number of pods of each job that the plan starts: a mapping for each group or single job, by roles."""
+        """The jobs that the plan starts, with their numbers of pods: a mapping for each group or single job.
+
+        In each mapping the jobs are in the order of their roles.
+        """
         admits = [step for step in plan.steps if isinstance(step, Admit) and step.job in self._jobs]
         units: dict[object, dict[JobKey, int]] = {}
         for step in sorted(admits, key=lambda step: turn(self._jobs[step.job])):
@@ -411,8 +418,8 @@ class Executor:
     def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterator[Write]:
         """The writes that start these jobs together, all or none.
 
-        If other Jobs were asked to make room, the jobs start after the room is made; or earlier, if they fit before one
-        of these Jobs has begun to shrink or stop.
+        If other Jobs were asked to make room, the jobs start once the room is made. They start earlier if they fit
+        before any of the other Jobs has begun to shrink or stop.
         """
         if not any(any(plan.given(key)) for key in widths) and self._reached(widths) <= SETTLED:
             yield from self._started(widths)
@@ -436,7 +443,8 @@ class Executor:
     def _free(self, job: JobKey) -> bool:
         """True if the job may start or change its width, because no change of it is under way.
 
-        Also true for a suspended Job with pods that never end (OVERDUE), unless its new pods must wait for their ends.
+        Also true for a suspended Job with old pods that never end (OVERDUE), unless its new pods must wait for the end
+        of the old pods.
         """
         managed, reached = self._jobs[job], self._stages[job]
         dead = reached is Stage.OVERDUE and managed.waits and not managed.waits_for_ends
@@ -457,10 +465,11 @@ class Executor:
     def _narrowed(
         self, managed: Managed, step: Scale | Suspend, needed: Mapping[JobKey, int]
     ) -> Iterator[Write]:
-        """The write that announces a shrink or stop; it promises the slices of the leaving pods to the other job.
+        """The write that announces a shrink or stop, and promises the slices of the leaving pods to the beneficiary.
 
-        There is no write if the other job (the beneficiary) does not wait any more, if the Job has another width by
-        now, or if it may not lose these pods.
+        The beneficiary is the job that gets the cards; `needed` has the number of pods that each beneficiary waits for.
+        There is no write if the beneficiary does not wait any more, if the Job has another width by now, or if it may
+        not lose these pods.
         """
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
@@ -520,7 +529,10 @@ def _dropped(managed: Managed, record: Resize) -> Write:
 
 
 def _counts_hold(managed: Managed) -> bool:
-    """True if a user's hold (pause) needs only a new record: the Job is suspended already, or is held no more."""
+    """True if a change of a user's hold (pause) needs only a new record (annotation), and no stop of the Job.
+
+    The Job is suspended already, or is held no more.
+    """
     return managed.job.suspend or not managed.spec.on_hold
 
 
@@ -535,5 +547,8 @@ def _stop_key(managed: Managed) -> _StopKey:
 
 
 def _narrows(managed: Managed) -> bool:
-    """True if the Job can lose pods: no index has succeeded, which a shrink and a later growth would run again."""
+    """True if the Job can lose pods, because none of its indexes has succeeded.
+
+    After a shrink, a later growth would run a succeeded index again.
+    """
     return not managed.job.succeeded and not managed.job.completed_indexes

@@ -97,7 +97,7 @@ class NewRecords:
         return replace(record, unsaved=missed, spared_until=until)
 
     def later(self, *jobs: Managed) -> float:
-        """The time of a new record: now, or a second later than the latest record of each of these Jobs.
+        """The time of a new record: now, but at least a second after the latest record of each of these Jobs.
 
         The new record replaces or ends these records, so it must be later, whatever the clocks of two replicas show.
         """

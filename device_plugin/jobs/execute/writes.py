@@ -81,8 +81,8 @@ class Write:
     def keeps(self) -> bool:
         """True if the write also copies the record (the Job's change) into the Job's status, before the change is made.
 
-        The Job's author can remove the annotation but not the copy, so he cannot change the Job's turns. Other kinds
-        than Job have no copy: their controllers own the status, and admission keeps the annotation.
+        The Job's author can remove the annotation but not the copy, so he cannot change when the Job gets and gives
+        cards. Other kinds than Job have no copy: their controllers own the status, and admission keeps the annotation.
         """
         return self.action in (Action.RECORD, Action.KEEP) and self.managed.job.kind is JOB
 
@@ -162,7 +162,10 @@ class Write:
 
 
 def _kept(record: Resize) -> Object:
-    """The condition for the Job's status that holds a copy of the record, for the Job's later turns."""
+    """A condition for the Job's status, with a copy of the facts in the record that decide the Job's later turns.
+
+    A turn is the time in which the Job keeps its cards.
+    """
     return {"type": RESIZE, "status": "True", "reason": "Kept", "message": record.past.encode()}
 
 

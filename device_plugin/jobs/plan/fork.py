@@ -74,9 +74,10 @@ class Fork:
     def _held_again(
         self, job: Managed, asked: JobSpec, last: tuple[PodRequest, Grant] | None
     ) -> Grant | None:
-        """Hold a replica of the job where the last `renew` placed it; `asked` is the spec of its set of replicas.
+        """Hold a replica of the job at the place that the previous `renew` found for it, which is `last`.
 
-        Returns the replica's grant; None if it no longer fits there.
+        `asked` is the spec of the replica's set. Returns the replica's grant; None if the replica asks for something
+        else now, or no longer fits there.
         """
         if last is None or last[0] != asked.request:
             return None
@@ -111,7 +112,7 @@ class Fork:
         return made
 
     def _keep_rest(self, promised: Holding, made: Sequence[Grant]) -> None:
-        """Keep the rest of the slices that were kept for a job and that `made` did not take, for its group's Jobs."""
+        """Keep the promised slices that the new grants `made` did not take, for other Jobs of the same group."""
         node = self.ledger.node(promised.node)
         if node is None or promised.grant is None:
             return

@@ -157,7 +157,10 @@ def _remaining(managed: Managed, now: float) -> float | None:
 
 
 def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, int]:
-    """The phase of a live Job, and the width that the Job has or will have in this phase."""
+    """The phase of a live Job, and the width that the Job has or will have in this phase.
+
+    `reached` is the stage of its latest change. `promised` is the width for which other Jobs make room; 0 for none.
+    """
     job, record = managed.job, managed.record
     if job.suspend:
         if promised:

@@ -38,8 +38,8 @@ class PoolDemand:
     def needing(self, found: Partition, planned: Collection[str]) -> Collection[str]:
         """The names of the pools (parts of the cards) that had jobs in the last QUIET_SECONDS.
 
-        `planned` are the pools that have a planner. A pool of `planned` that is new to this object counts as if it had
-        jobs until now.
+        `found` has the pools with their present jobs. `planned` are the pools that have a planner. A pool of `planned`
+        that is new to this object counts as if it had jobs until now.
         """
         now = self._clock()
         for pool in found.pools.nodes:
@@ -133,7 +133,10 @@ def _order(choice: PoolChoice) -> tuple[object, ...]:
 
 
 def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
-    """The pool that would start the jobs first; in the pool's room the jobs take their cards, or wait."""
+    """The pool that would start the jobs of `choice` first, among the pools that they fit.
+
+    In the room of this pool (`rooms`), the jobs then hold cards, or count as waiting.
+    """
 
     def rank(pool: Pool) -> tuple[object, ...]:
         room = rooms[pool]

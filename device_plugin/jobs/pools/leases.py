@@ -206,7 +206,8 @@ class PoolLeases:
     def _may_take(self, number: int, count: int) -> bool:
         """True if this replica may hold the Lease with this number.
 
-        It holds the Lease already, holds fewer than its share, or nobody took the free Lease for LEFT_SECONDS.
+        It holds the Lease already, holds fewer than its share of `count` Leases, or nobody took the free Lease for
+        LEFT_SECONDS.
         """
         held = sum(self._leads(each) for each in self._candidates)
         free_for = self._clock() - self._free_since.get(number, self._clock())

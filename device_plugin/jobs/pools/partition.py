@@ -94,9 +94,8 @@ def _nodes(job: Managed) -> Iterator[str]:
 def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
     """The pool (part of the cards) for Jobs that fit no pool; None if there is no pool.
 
-    The planner of this pool reports that the Jobs fit nowhere.
-
-    A pool with cards of the Jobs' families is preferred.
+    A pool with cards of the Jobs' families is preferred. The planner of the returned pool reports that the Jobs fit
+    nowhere.
     """
     alike_sets = (each for job in members for each in job.spec.alike)
     families = {asked.family for each in alike_sets for _, asked in each.request.containers}
@@ -157,7 +156,10 @@ class Partitions:
 
 
 def _same(ones: Mapping[str, Inventory], others: Mapping[str, Inventory]) -> bool:
-    """True if the two have the same inventory objects for the same nodes; most changes of a ledger replace none."""
+    """True if both mappings have the same nodes, and for each node the same inventory object.
+
+    Most changes of a ledger replace no inventory.
+    """
     return ones.keys() == others.keys() and all(others[name] is ones[name] for name in ones)
 
 

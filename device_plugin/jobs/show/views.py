@@ -153,7 +153,7 @@ class _LastRound:
         )  # fmt: skip
 
     def _without_state(self, view: JobView, managed: Managed) -> JobView:
-        """The view of a Job, for people, that was not in the latest round: it waits for Kueue, a pause, or a round."""
+        """The view (for people) of a Job that was not in the latest round: it waits for Kueue, a pause, or a round."""
         suspended, record = managed.job.suspend, managed.record
         if managed.spec.kueue and suspended:
             return replace(view, waits_for="Kueue", reasons=("waits for Kueue, which starts it",))
@@ -170,7 +170,10 @@ class _LastRound:
     def _reasons(
         self, managed: Managed, state: JobState, room: str, giving: Sequence[Managed]
     ) -> Iterator[str]:
-        """The reasons for the phase and the number of pods of a Job that was in the latest round."""
+        """The reasons for the phase and the number of pods of a Job that was in the latest round.
+
+        `room` says what the Job waits for. `giving` are the Jobs whose pods leave so that the Job can start.
+        """
         last, spec = self._last, managed.spec
         if giving:
             yield _given(giving)
@@ -202,7 +205,7 @@ def _unplanned(managed: Managed, why: str = "") -> JobView:
 
 
 def stuck_for(managed: Managed, state: JobState | None) -> float | None:
-    """The seconds that a running Job has made no progress, if they are unusually many for it; else None."""
+    """The seconds for which a running Job has made no progress, if they are unusually many for it; else None."""
     if managed.history is None or state is None or not state.running:
         return None
     return managed.history.stuck_for
