@@ -40,9 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the shell or program, and return its exit status; with --dry-run only print the kubectl command.
+    """Run a shell or the given program in a running pod of the Job; returns its exit status.
 
-    Raises ObjectNameError, AttachError, EngineError, RunError, ApiError, EndpointError.
+    With --dry-run it only prints the kubectl command, and returns 0. Raises ObjectNameError, AttachError, EngineError,
+    RunError, ApiError, EndpointError.
     """
     with caller.connected(args) as client:
         job = engine.found(client, engine.job_named(args))
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(job: Job, pods: Sequence[JobPod]) -> JobPod:
-    """Returns the running pod of the least index, else the oldest one. Raises AttachError if none runs."""
+    """Returns the running pod with the least index; without indexes, the oldest. Raises AttachError if no pod runs."""
     running = [pod for pod in pods if pod.running and not pod.ended]
     if not running:
         raise AttachError(

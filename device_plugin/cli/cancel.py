@@ -30,9 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Delete the Job, after a question on a terminal; with --dry-run only print the kubectl command.
+    """Delete the Job that the command names. On a terminal the user is asked first, except with --yes.
 
-    Returns KEPT if the user does not agree, else 0. Raises ObjectNameError, EngineError, ApiError, EndpointError.
+    With --dry-run it only prints the kubectl command. Returns the exit status: KEPT if the user does not agree, else 0.
+    Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """
     of = engine.job_named(args)
     if args.dry_run:

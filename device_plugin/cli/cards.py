@@ -44,7 +44,10 @@ STATES = {
 
 
 class CardRow(NamedTuple):
-    """A card in a table, with its node. `mib` and `groups` are its granted MiB and number of core groups."""
+    """A row of the table: a card and its node.
+
+    `mib` is the granted memory of the card in MiB, and `groups` is the number of its granted core groups.
+    """
 
     node: NodeReading
     card: CardReading
@@ -54,13 +57,16 @@ class CardRow(NamedTuple):
 
 @lru_cache(4096)
 def memory_text(held: int, total: int) -> str:
-    """Returns text such as `4/16 GiB`, with a question mark for an unknown total."""
+    """Returns the granted and the total memory, given in MiB, as text such as `4/16 GiB`.
+
+    A total of 0 is unknown: then the text has a question mark for it.
+    """
     return f"{in_gib(held)}/{in_gib(total) if total else '?'} GiB"
 
 
 @lru_cache(4096)
 def groups_text(held: int, total: int) -> str:
-    """Returns text such as `15/60`, with a question mark for an unknown total."""
+    """Returns a granted number and its total as text such as `15/60`; a total of 0 is unknown, as in `15/?`."""
     return f"{held}/{total or '?'}"
 
 
@@ -85,7 +91,7 @@ def unused_text(use: HeldUse) -> str:
 
 
 def use_object(use: HeldUse) -> Mapping[str, Any]:
-    """Returns keys for -o json with the use of slices that are held together."""
+    """Returns the summed use of the slices of one card or node, as keys and values for -o json."""
     return {
         "usedBytes": whole_bytes(use.used), "busyCoreGroups": use.busy, "unusedBytes": whole_bytes(use.unused),
         "idleSlices": use.idle,
@@ -108,9 +114,10 @@ def state(row: CardRow) -> str:
 
 
 def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
-    """Returns a line such as `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`.
+    """Returns the line about a container's slice: `    default/notebook main: 25 %, 4 GiB, core groups 0-14, 2h`.
 
-    The percentage is there if it was asked for. The slice's use and an unusual state follow, if there are any.
+    The line has a percentage only if the pod asked for a percentage. After the pod's age (`2h`) it names the slice's
+    use, if that is known, and the slice's state, if that is unusual. `now` is in seconds since 1970.
     """
     part = holder.slice
     held = "all of it" if card.whole(holder) else _amounts(part.mem_mib, part.cores, part.percent)
@@ -125,7 +132,7 @@ def holder_line(card: CardReading, holder: CardHolder, now: int) -> str:
 
 
 def _use_text(use: SliceUse | None) -> str:
-    """Returns text such as `, uses 0.3 GiB and 12%, idle for 2h`; empty if no use is known."""
+    """Returns a slice's use as text such as `, uses 0.3 GiB and 12%, idle for 2h`; empty if the use is not known."""
     if use is None:
         return ""
     known = ["?" if use.used is None else f"{in_gib(use.used / MIB)} GiB"]
@@ -184,7 +191,10 @@ def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
 
 
 def granted_alone(found: Mapping[str, Any]) -> Any:
-    """Returns a card's or a node's object without the keys about use, so that --watch ignores a change of use alone."""
+    """Returns the JSON object of a card or node without the keys about use.
+
+    --watch compares such objects, so it prints nothing if only the use has changed.
+    """
     used = use_object(HeldUse()).keys() | slice_figures(None).keys()
     holders = [{key: each[key] for key in each.keys() - used} for each in found.get("holders", ())]
     return {**{key: found[key] for key in found.keys() - used}, "holders": holders}
@@ -268,7 +278,7 @@ def _check_node(client: KubeClient, name: str) -> None:
 
 
 def nothing(namespace: str, labels: str, node: str = "") -> str:
-    """Returns the text for an empty list, which names the namespace, the labels or the node that were chosen."""
+    """Returns the text that is printed if the list is empty; it names the chosen namespace, labels or node."""
     if namespace:
         where = f" on node {node}" if node else f" on a node with the labels {labels}" if labels else ""
         return f"no pod of namespace {namespace} holds a slice{where}"
@@ -278,7 +288,7 @@ def nothing(namespace: str, labels: str, node: str = "") -> str:
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[CardRow]:
-    """Returns the cards; with a namespace, only cards with slices of its pods."""
+    """Returns a row for each card; with a namespace, only for cards of which pods of that namespace hold slices."""
     return [
         CardRow(node, card, card.held_mib, card.held_groups)
         for node in reading.nodes.values()

@@ -48,19 +48,25 @@ def add_card(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
-    """Add the option --reason."""
+    """Add the option --reason, the text that says why the card is cordoned."""
     parser.add_argument(
         "--reason", default="", metavar="TEXT", help="the reason, which `vgpu cards` shows to others"
     )
 
 
 def note(client: KubeClient, args: argparse.Namespace) -> CordonNote:
-    """Returns a note with the reason, the caller and the time. Raises CordonError for a malformed --reason."""
+    """Returns the note about a cordon: the text of --reason, the caller's name and the present time.
+
+    Raises CordonError for a malformed --reason.
+    """
     return note_of(client, args.reason)
 
 
 def note_of(client: KubeClient, reason: str) -> CordonNote:
-    """Returns a note with this reason, the caller and the time. Raises CordonError for a malformed reason."""
+    """Returns the note about a cordon: its reason, the caller's name and the present time.
+
+    Raises CordonError for a malformed reason.
+    """
     if len(reason) > MAX_REASON or not (reason or "-").isprintable():
         raise CordonError(f"--reason: write at most {MAX_REASON} printable characters")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -75,7 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def found(client: KubeClient, card: str) -> NodeCard:
-    """Returns the card that the command names, from the metadata of nodes. Raises CardError, ApiError."""
+    """Returns the card that the text `card` names by uuid or PCI address, such as `gpu-1/0000:19:00.0`.
+
+    The card is looked up in the annotations of the nodes. Raises CardError, ApiError.
+    """
     name = card.rpartition("/")[0]
     where = Where(fields=f"metadata.name={name}" if name else "")
     return targets.find([_node(each) for each in client.list(NODES.metadata, where).items], card)
@@ -94,8 +103,9 @@ def _node(metadata: Metadata) -> Node:
 def write(client: KubeClient, target: NodeCard, why: CordonNote | None) -> str:
     """Cordon the card if `why` is a note, uncordon it if `why` is None; returns the result as text.
 
-    A card that is cordoned already keeps its note unless `why` has a reason. The write fails if the node has changed
-    since it was read, and is tried again, so that other cordons stay. Raises CordonError, ApiError.
+    A card that is cordoned already keeps its note unless `why` has a reason. If another program changes the node
+    meanwhile, the node is read and written again, so that the other program's cordons stay. Raises CordonError after
+    TRIES such changes; ApiError.
     """
     node, cordoned = target.node, why is not None
     state = "cordoned" if cordoned else "in service"

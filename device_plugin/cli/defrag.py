@@ -54,9 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan, and with --apply evict its pods; returns 1 if a pod stays then, else 0.
+    """Print the plan of moves, and with --apply evict the pods that the plan moves.
 
-    Raises DefragError, PrefixError, ApiError, EndpointError.
+    Returns 1 if one of these pods is not evicted, or does not end in time; else 0. Raises DefragError,
+    PrefixError, ApiError, EndpointError.
     """
     if args.max_moves < 1:
         raise DefragError("write --max-moves of at least 1")
@@ -73,9 +74,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def planned(view: ClusterView, allocator: Allocator, most: int) -> Sequence[MovePlan]:
-    """Returns a plan of at most `most` moves of pods, in steps, for the cluster as `view` shows it.
+    """Returns the steps of a plan that moves at most `most` pods of the cluster that `view` shows.
 
-    No moves are made for a pod for which slices are promised, and pods of a Job that is about to shrink are not moved.
+    The plan makes no room for a waiting pod with a promise (slices that are kept for its job). A pod whose Job is about
+    to shrink is not moved.
     """
     shrinking = view.promises.shrinking()
     waiting, holders = [], {}
@@ -150,9 +152,9 @@ def _name(view: ClusterView, grant: Grant) -> str:
 
 
 def _carry_out(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
-    """Evict the pods of one step, and wait until they have ended; returns false if one stays.
+    """Evict the pods of one step, and wait until they have ended; returns false if one of them remains.
 
-    If a PodDisruptionBudget protects one of several pods, none of them is evicted.
+    The wait is at most END_SECONDS. If a PodDisruptionBudget protects one of the pods, no pod of the step is evicted.
     """
     going = [pod for move in step.moves if (pod := view.pods.get(move.source.pod)) is not None]
     # Only a whole step helps, so dry runs for all of its pods come before the first eviction.

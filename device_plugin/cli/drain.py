@@ -101,9 +101,10 @@ def _holds(pod: Pod, target: NodeCard) -> bool:
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], target: NodeCard, deadline: float) -> None:
-    """Evict the pods and wait until they have ended; prints each reason why a pod is still there, each of them once.
+    """Evict the pods, and wait until all of them have ended. Prints why a pod still stays, each reason only once.
 
-    The eviction of a pod that a PodDisruptionBudget protects is tried again. Raises CordonError after the deadline.
+    An eviction that a PodDisruptionBudget forbids is tried again. Raises CordonError if pods are left at the deadline,
+    a time of `time.monotonic()`.
     """
     asked = {pod.uid for pod in pods if pod.deleting}
     told: set[str] = set()
@@ -132,9 +133,10 @@ def _announce(client: KubeClient, pod: Pod, target: NodeCard) -> None:
 
 
 def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, settle: float) -> None:
-    """Wait until no process of an ended pod holds a slice of the card, at least for `settle` seconds.
+    """Wait until no process of an ended pod holds a slice of the card. The wait takes at least `settle` seconds.
 
-    Within `settle` seconds the node's agent reports processes that hold a slice. Raises CordonError after the deadline.
+    The node's agent may take `settle` seconds to report such a process. Raises CordonError if one is left at the
+    deadline, a time of `time.monotonic()`.
     """
     settled = time.monotonic() + settle
     told = ""
@@ -148,9 +150,9 @@ def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, s
 
 
 def _unsettled(client: KubeClient, target: NodeCard) -> str:
-    """Returns the processes that hold slices of the card though their pods have ended, as text; empty if none do.
+    """Returns a text that names the ended pods whose processes still hold slices of the card; empty if there are none.
 
-    The node's agent reports them. While the agent does not serve, the text names the agent.
+    The node's agent reports such processes. If it reports none because it does not serve, the text says so.
     """
     name = target.node.name
     try:

@@ -80,8 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print whether each workload fits.
 
-    Returns 0 if all pods that ask for slices fit, and 1 if one does not or none asks. Raises YamlFileError,
-    ManifestError, PrefixError, MissingListError, ApiError, EndpointError.
+    Returns 0 if all pods that ask for slices fit. Returns 1 if one of them does not fit, or if no pod asks for slices.
+    Raises YamlFileError, ManifestError, PrefixError, MissingListError, ApiError, EndpointError.
     """
     workloads = _workloads(args)
     with caller.connected(args) as client:
@@ -109,7 +109,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[int, str], str]:
-    """Returns the API server's refusals by number of the workload, and why others were not tried (empty: all were)."""
+    """Returns the API server's refusals of workloads, and the reason why a workload was not tried.
+
+    In a dry run the API server is asked to create one pod of each workload. The key of a refusal is the workload's
+    index in `workloads`. The reason is empty if all workloads were tried.
+    """
     refusals, untried = dict[int, str](), ""
     for number, workload in enumerate(workloads):
         if not workload.body:
@@ -123,7 +127,10 @@ def _tried(client: KubeClient, workloads: Sequence[Workload]) -> tuple[Mapping[i
 
 
 def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
-    """Returns the workloads that the command asks for. Raises YamlFileError and ManifestError."""
+    """Returns the workloads of FILE; without FILE, one workload made of options such as --mem and --count.
+
+    Raises YamlFileError and ManifestError.
+    """
     amounts = {MEM: args.mem, CORES: args.cores, PERCENT: args.percent, WHOLE: args.cards}
     limits = {f"{args.prefix}{suffix}": text for suffix, text in amounts.items() if text is not None}
     if bool(args.file) == bool(limits):
@@ -143,9 +150,11 @@ def _workloads(args: argparse.Namespace) -> Sequence[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
-    """The places that pods of one workload would get now; `refused` says why the first other pod gets none.
+    """The answer whether the pods of one workload fit now; `placed` has the grants that these pods would get.
 
-    `more` is the number of further pods that would fit. `problem` is the reason why no pod was tried; empty if one was.
+    `asked` is the number of pods that ask for slices, and `asks` is what one of them asks for. `refused` says why the
+    first pod without a grant gets none. `more` is the number of pods that would fit in addition. `problem` says why no
+    pod was tried; it is empty if pods were tried.
     """
 
     name: str
@@ -168,7 +177,11 @@ class FitAnswer:
         return Answer(line, (*self._places(), f"Room for {least}{self.more} more of these"))
 
     def _places(self) -> Iterator[str]:
-        """Yields the places of the pods: the slices of a single pod, else the number of pods by node and cards."""
+        """Yields the places of the pods as lines of text.
+
+        The line of a single pod has its slices. For several pods, each line has a node, its cards, and the number of
+        pods on them.
+        """
         if self.asked == 1 and self.placed:
             yield grant_text(self.placed[0])
             return
@@ -198,9 +211,10 @@ def _fitted(
     number: int,
     refusals: Mapping[int, str],
 ) -> FitAnswer:
-    """Returns the answer about a workload. Its pods are placed in `local`, where later workloads find them.
+    """Returns the answer whether the pods of a workload fit.
 
-    `units` is `local.units()`. `refusals` are the API server's, by `number` of the workload.
+    The pods stay placed in `local`, so that later workloads find less room. `units` is `local.units()`, the memory unit
+    in MiB of each family of cards. `refusals` has the API server's refusals; the key for this workload is `number`.
     """
     template = workload.template
     pods = [

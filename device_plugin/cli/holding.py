@@ -1,4 +1,4 @@
-"""The change of a Job, or of a workload of another kind, that `vgpu stop` makes, and `vgpu resume` takes back."""
+"""Changes a Job, or a workload of another kind: `vgpu stop` stops it, and `vgpu resume` lets it run again."""
 
 import argparse
 import json
@@ -17,10 +17,10 @@ from device_plugin.kube.api import WORKLOADS, Object, Ref
 
 
 class Switch(NamedTuple):
-    """A change of whether a Job may run.
+    """A change that stops a Job or lets it run again: three functions of the Job.
 
-    `change` returns the merge patch; empty if there is nothing to change, and then `unchanged` returns the text about
-    it. `changed` returns the text after the change.
+    `change` returns the merge patch, which is empty if there is nothing to change. `changed` returns the text to print
+    after the patch; `unchanged` returns the text to print if the patch is empty.
     """
 
     change: Callable[[Job], Object]
@@ -35,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, switch: Switch) -> int:
-    """Make the change of `switch` to the Job that the command names, or only print the kubectl command; returns 0.
+    """Stop the Job that the command names, or let it run again, as `switch` says; returns 0.
 
+    Prints the result. With --dry-run it only prints the kubectl command that would make the change.
     Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """
     with caller.connected(args) as client:
@@ -50,13 +51,19 @@ def run(args: argparse.Namespace, switch: Switch) -> int:
 
 
 def switched(client: KubeClient, of: Named, switch: Switch) -> str:
-    """Change the Job of this name; returns what was done, as text. Raises EngineError, ApiError."""
+    """Stop the Job of this name, or let it run again, as `switch` says; returns what was done, as text.
+
+    Raises EngineError, ApiError.
+    """
     job, change = _decided(client, of, switch)
     return _made(client, job, change, switch)
 
 
 def _decided(client: KubeClient, of: Named, switch: Switch) -> tuple[Job, Object]:
-    """Returns the Job and its change; the change is empty if there is nothing to do."""
+    """Returns the Job of this name, and the merge patch of `switch` for it.
+
+    The patch is empty if there is nothing to change.
+    """
     job = _changeable(engine.found(client, of))
     return job, switch.change(job)
 
@@ -69,7 +76,10 @@ def _made(client: KubeClient, job: Job, change: Object, switch: Switch) -> str:
 
 
 def _changeable(job: Job) -> Job:
-    """Returns `job`. Raises EngineError if the Job has ended, or another controller decides whether it runs."""
+    """Returns `job` as it is, if a command may stop it or let it run.
+
+    Raises EngineError if the Job has ended, or if another controller decides whether it runs.
+    """
     name = "/".join(job.key)
     if job.ended or job.deleting:
         raise EngineError(f"job {name} has ended: create it again to run it again")

@@ -1,4 +1,4 @@
-"""Ends a command or a service in the same way, whatever signal ends it."""
+"""Handles the signals that end a program, so that a command or a service ends in an orderly way."""
 
 import os
 import signal
@@ -29,9 +29,9 @@ def interruptible() -> Iterator[None]:
 def stopped_by_signals() -> Iterator[threading.Event]:
     """Yields an event that SIGTERM and SIGINT set. Only for the main thread.
 
-    Python's handlers run in the main thread, between two of its instructions: a signal that comes when that thread is
-    just about to wait for the event would end the wait only with the next signal. So the handler in C writes the
-    signal's number to a pipe, and a thread sets the event.
+    A handler in Python must not set the event: it runs in the main thread, between two instructions. If a signal came
+    just before that thread waits for the event, the wait would go on until the next signal. So Python's handler in C
+    writes the signal's number to a pipe; another thread reads the pipe and sets the event.
     """
     stop = threading.Event()
     read, write = os.pipe()

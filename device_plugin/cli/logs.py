@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_index(parser: argparse.ArgumentParser) -> None:
-    """Add the option --index."""
+    """Add the option --index, which chooses the pod of a job with this index."""
     parser.add_argument("--index", type=_number, metavar="N", help="only the pod with this index")
 
 
@@ -63,10 +63,10 @@ def _number(text: str) -> int:
 
 
 def pods_of(client: KubeClient, job: Job, index: int | None) -> Sequence[JobPod]:
-    """Returns the pods of a job; with an index, those that have it.
+    """Returns the pods of a job; if `index` is given, only the pods with this index.
 
-    The pods of another kind than Job are known by the label of its controller. Raises EngineError for an index there,
-    ApiError.
+    The pods of a workload of another kind than Job are found by the label of its controller. They have no index, so
+    an `index` raises EngineError. Raises ApiError.
     """
     if job.kind is JOB:
         labels = f"{JOB_NAME}={job.name}"
@@ -81,7 +81,7 @@ def pods_of(client: KubeClient, job: Job, index: int | None) -> Sequence[JobPod]
 
 
 class _Pods:
-    """Reads the pods of a job when called. `job` is the job as it was read last."""
+    """A callable that reads the pods of a job at each call. `job` is the job as it was read last."""
 
     def __init__(self, client: KubeClient, job: Job, index: int | None) -> None:
         self.job = job

@@ -44,7 +44,10 @@ _slices, _most_slices = _sum(lambda card: len(card.holders)), _sum(lambda card: 
 
 
 def _all(amount: Callable[[CardReading], int]) -> Callable[[NodeReading], int]:
-    """Returns a function that sums the amount over a node's cards; 0 if one card's amount is not known."""
+    """Returns a function that sums `amount` over the cards of a node.
+
+    The sum is 0 (unknown) if the amount of one of the cards is 0.
+    """
     return lambda node: 0 if any(amount(card) == 0 for card in node.cards) else sum(map(amount, node.cards))
 
 
@@ -129,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(reading: ClusterReading, namespace: str) -> Sequence[NodeReading]:
-    """Returns the nodes; with a namespace, only nodes on which its pods hold slices."""
+    """Returns the nodes; with a namespace, only nodes on which pods of that namespace hold slices."""
     nodes = reading.nodes.values()
     if not namespace:
         return [*nodes]

@@ -49,7 +49,11 @@ RUNNING, ENDING = "Running", "Terminating"
 
 
 class HoldingPod(NamedTuple):
-    """A bound pod with its slices and its state for people. `since` is the time of its binding."""
+    """A bound pod with its slices, their use, and its status for people.
+
+    `since` is the time of its binding. `fault` says why its grant is ignored, if it is. `idle_limit` is in
+    seconds; None without a limit.
+    """
 
     namespace: str
     name: str
@@ -83,16 +87,19 @@ class HoldingPod(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Returns the status, and when the pod is evicted if that is announced."""
+        """Returns the pod's status as text, such as `Running`.
+
+        Once its eviction is announced, the time until then follows: `Running, asked back in 5m`.
+        """
         left, limit = self.asked_back, self.idle_limit
         if left is None or limit is None or left > notice_seconds(limit) or self.status == ENDING:
             return self.status
         return f"{self.status}, {asked_back_text(left)}"
 
     def left(self, uses: Mapping[SliceKey, SliceUse]) -> float | None:
-        """Returns the seconds until the pod is evicted if its slices stay idle, from the measured use of its slices.
+        """Returns the seconds until the pod is evicted, if all its slices stay idle; `uses` has their measured use.
 
-        None if the pod has no idle limit, or the idle time of one of its slices is not known.
+        Returns None if the pod has no idle limit, or if the idle time of one of its slices is not known.
         """
         if self.idle_limit is None:
             return None
@@ -107,7 +114,10 @@ class HoldingPod(NamedTuple):
 
 
 def read_pod(pod: Object) -> HoldingPod:
-    """Returns a pod with its slices; none without a grant. If the grant is void, `fault` has the reason."""
+    """Returns the pod of a JSON object, with the slices of its grant; without a grant it has no slices.
+
+    If the grant is void, the pod has no slices either, and its `fault` says why.
+    """
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     text = (metadata.get("annotations") or {}).get(annotations.GRANT, "")
     slices, holders, fault = tuple[Slice, ...](), tuple[str, ...](), ""
@@ -129,7 +139,11 @@ def read_pod(pod: Object) -> HoldingPod:
 
 
 def _owner(metadata: Object) -> Owner:
-    """Returns the pod's controller. A ReplicaSet of a Deployment has its name, with the hash of the pod's template."""
+    """Returns the pod's controller, or the pod itself if it has none.
+
+    In place of a Deployment's ReplicaSet it returns the Deployment. Such a ReplicaSet is known by its name: that of the
+    Deployment, then the hash of the pod's template.
+    """
     found = controller_of(metadata)
     kind, name = str(found.get("kind") or "Pod"), str(found.get("name") or metadata["name"])
     tail = f"-{(metadata.get('labels') or {}).get('pod-template-hash')}"
@@ -155,7 +169,7 @@ HOLDING_PODS = Kind("", "v1", "pods", "Pod", HoldingPod, read_pod)
 
 
 def asked_back_text(left: float) -> str:
-    """Returns the time until a pod's eviction as text, such as `asked back in 5m`; `asked back now` if it is due."""
+    """Returns the `left` seconds until a pod's eviction as text: `asked back in 5m`, or `asked back now` below 1 s."""
     return f"asked back in {age(left)}" if left >= 1 else "asked back now"
 
 
@@ -174,7 +188,10 @@ def _object(pod: HoldingPod) -> Mapping[str, Any]:
 
 
 def _granted_alone(found: Mapping[str, Any]) -> Any:
-    """Returns a pod's object without the keys about use, so that --watch ignores a change of use alone."""
+    """Returns the JSON object of a pod without the keys about use.
+
+    --watch compares such objects, so it prints nothing if only the use has changed.
+    """
     return {key: value for key, value in found.items() if key not in _USE}
 
 
@@ -231,7 +248,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> Sequence[HoldingPod]:
-    """Returns the pods with the use of their slices."""
+    """Returns the pods, each with the use of its slices from `uses` and with the seconds until its eviction."""
     return [
         pod._replace(
             use=together(of_slice(part, uses.get(key)) for key, part in pod.keyed()),
@@ -242,6 +259,6 @@ def with_use(pods: Sequence[HoldingPod], uses: Mapping[SliceKey, SliceUse]) -> S
 
 
 def holding(pods: Sequence[HoldingPod]) -> tuple[Sequence[HoldingPod], Sequence[str]]:
-    """Returns the pods that hold slices, by name, and a line for each pod whose grant is ignored."""
+    """Returns the pods that hold slices, sorted by name, and a line of text for each pod whose grant is ignored."""
     found = sorted((pod for pod in pods if pod.slices), key=lambda pod: (pod.namespace, pod.name))
     return found, [f"ignored, of {pod.namespace}/{pod.name}: {pod.fault}" for pod in pods if pod.fault]

@@ -108,17 +108,26 @@ def _chosen(args: argparse.Namespace) -> tuple[str, Collection[str]]:
 
 
 def _number(key: str) -> Callable[[Mapping[str, Any]], tuple[bool, float]]:
-    """Returns a function from a job to the sort key for its number `key`; jobs with an unknown number come last."""
+    """Returns a function that takes a job and returns its sort key: the number that the job has under `key`.
+
+    In ascending order, jobs whose number is not known come last.
+    """
     return lambda job: (job[key] is None, job[key] or 0)
 
 
 def _count(key: str) -> Callable[[Mapping[str, Any]], str]:
-    """Returns a function from a job to its number `key` as text; <none> if it is not known."""
+    """Returns a function that takes a job and returns, as text, the number that the job has under `key`.
+
+    The text is <none> if the number is not known.
+    """
     return lambda job: NONE if job[key] is None else str(job[key])
 
 
 def _widths(job: Mapping[str, Any]) -> str:
-    """Returns the listed widths of a job as text; <none> if it lists none, or the engine has an older version."""
+    """Returns the widths (numbers of pods) that a job allows, as text; <none> if it lists no widths.
+
+    An older job engine sends no widths: then the text is <none> too.
+    """
     return ",".join(map(str, job.get("widths") or ())) or NONE
 
 
@@ -147,9 +156,10 @@ _PASSING = re.compile(
 
 
 def _watched(job: Mapping[str, Any]) -> object:
-    """Returns the parts of a job that a reader acts on: state, place, width, the next change, whether it is stuck, why.
+    """Returns the parts of a job that --watch compares: state, place, width, next change, whether it is stuck, and why.
 
-    The time of the next change, and times and numbers in `why`, are left out: they differ from answer to answer.
+    A reader acts on a change of these. The time of the next change, and times and numbers in `why`, are left out,
+    because they differ from answer to answer.
     """
     change = job["nextChange"]
     kept = {key: value for key, value in job.items() if key not in _NOT_WATCHED}
@@ -183,7 +193,10 @@ LISTING: Listing[Mapping[str, Any]] = Listing(
 
 
 def _reason(job: Mapping[str, Any]) -> str:
-    """Returns the reason why the job waits or keeps its number of pods; empty if it only runs, which its row shows."""
+    """Returns the reason why the job waits, or why its number of pods does not change.
+
+    The text is empty if the job just runs, because its row shows that already.
+    """
     just_runs = job["phase"] == JobPhase.RUNNING.value and "; " not in job["why"]
     return "" if just_runs else job["why"] or (job["waitsFor"] and f"waits for {job['waitsFor']}")
 
@@ -197,13 +210,16 @@ def _below(job: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _listing(*, namespaces: bool, wide: bool = False) -> Listing[Mapping[str, Any]]:
-    """Returns the listing; sentences are in columns of their own if `wide`, else in lines below the row."""
+    """Returns the listing of jobs; if `namespaces`, with the column NAMESPACE.
+
+    Sentences, such as the reason for a job's state, are in columns if `wide`, else in lines below the job's row.
+    """
     listing = LISTING if namespaces else LISTING.without(_NAMESPACE)
     return listing if wide else replace(listing, below=_below)
 
 
 def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table of the jobs of one namespace as text, without colours and cut texts."""
+    """Returns the jobs of one namespace as a table in plain text, without colours; no text in it is cut."""
     table = StringIO()
     options = argparse.Namespace(output=None, sort_by=None, no_headers=False)
     ListPrinter(options, _listing(namespaces=False), table).show(jobs)
@@ -211,7 +227,7 @@ def as_table(jobs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def admitted(client: KubeClient, of: Named) -> str:
-    """Start a job by hand; returns what was done, as text. Raises EngineError, ApiError."""
+    """Start a waiting job, whatever its queue says; returns what was done, as text. Raises EngineError, ApiError."""
     job = engine.found(client, of)
     name = "/".join(job.key)
     if QUEUE not in job.labels:

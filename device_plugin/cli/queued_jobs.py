@@ -1,7 +1,7 @@
-"""Reads the jobs of queues: from the job engine, else from the API server's Jobs, which a tenant may list.
+"""Reads the jobs of queues from the job engine, else from the API server, where a tenant may list Jobs.
 
-Rows of both sources have the keys of the engine's answer. A row that is made of a Job has no place, forecast and
-progress of a program; the reason why it waits is the engine's latest event about it.
+Each job becomes a row with the keys of the engine's answer. A row from the API server has no place in the queue, no
+forecast and no progress of its program; its reason for waiting is the engine's latest event about the Job.
 """
 
 import argparse
@@ -47,10 +47,10 @@ class JobsReading(NamedTuple):
 
 
 class JobsReader:
-    """Reads the jobs of one namespace (empty: of all) that --selector chooses, and with --all also ended ones.
+    """Reads the jobs of queues in one namespace, or in all namespaces.
 
-    With `names` it reads only jobs of these names, ended ones too. The first reading decides whether the job engine is
-    asked, or the API server alone.
+    --selector chooses among the jobs, and --all adds jobs that have ended. With `names` it reads only jobs of these
+    names, ended or not. If the job engine cannot be asked at the first reading, all readings are from the API server.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class JobsReader:
         return JobsReading([*told, *_ended(ended)], missing)
 
     def _told(self) -> Sequence[Row] | None:
-        """Returns the engine's rows of jobs, in the order of the queues; None if the first question has failed.
+        """Returns the job engine's rows of jobs, sorted by queue; None if the first question to the engine has failed.
 
-        Raises EngineError, ForwardError if a later question fails; ApiError.
+        Raises EngineError or ForwardError if the engine has answered before, but not now. Raises ApiError.
         """
         if self._unasked:
             return None
@@ -110,7 +110,10 @@ class JobsReader:
         return in_order(row for row in rows if self._namespace in ("", row["namespace"]))
 
     def _of_api_server(self) -> JobsReading:
-        """Returns rows made of Jobs. Raises ListForbiddenError if the caller may list none, ApiError."""
+        """Returns what the API server's Jobs say, without the job engine: rows, missing rights and a note.
+
+        Raises ListForbiddenError if the caller may not list Jobs; ApiError.
+        """
         jobs, missing = self._jobs()
         live = [job for job in jobs if not (job.ended or job.deleting)]
         why = self._reasons() if any(job.suspend for job in live) else {}
@@ -119,7 +122,10 @@ class JobsReader:
         return JobsReading([*rows, *(_ended(jobs) if self._all else ())], missing, [note])
 
     def _jobs(self) -> tuple[Sequence[Job], Sequence[MissingRight]]:
-        """Returns the Jobs of queues, and the workloads of those other kinds that are named."""
+        """Returns the Jobs of queues, and the rights that the caller lacks.
+
+        Workloads of another kind are among the Jobs if the user has named one of that kind, such as `rayjob/tune`.
+        """
         labels = ",".join(filter(None, (QUEUE, self._args.selector)))
         jobs, missing = list[Job](), list[MissingRight]()
         words = {name.partition("/")[0] for name in self._names if "/" in name}
@@ -133,7 +139,7 @@ class JobsReader:
         return jobs, missing
 
     def _reasons(self) -> Mapping[str, str]:
-        """Returns the latest reason why each Job waits, by its UID; empty if the caller may not read events."""
+        """Returns for each Job, by its UID, the latest reason why it waits. Empty if the caller may not read events."""
         with suppress(ApiError):
             events = self._client.list(EVENTS, Where(self._namespace, fields=_OF_JOBS)).items
             return {
@@ -149,7 +155,10 @@ def _time(event: Mapping[str, Any]) -> str:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Returns the rows by queue: first rows with a place, in the order of places, then the others by name."""
+    """Returns the rows sorted by queue.
+
+    In each queue, rows with a place come first, in the order of their places; other rows follow, sorted by name.
+    """
     return sorted(
         rows,
         key=lambda row: (
@@ -163,13 +172,16 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 def _ended(jobs: Sequence[Job]) -> list[Row]:
-    """Returns rows of the Jobs that have ended, the last first."""
+    """Returns a row for each of the Jobs that has ended, the latest end first."""
     rows = (ended_row(job, job.end) for job in jobs if job.end is not None)
     return sorted(rows, key=lambda row: row["since"], reverse=True)
 
 
 def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
-    """Returns the row of a Job that has not ended; `why` is the reason for its waiting, if one is known."""
+    """Returns the row of a Job that has not ended; `why` is the reason why it waits, if one is known.
+
+    `prefixes` are the resource prefixes of cards, such as `amd.com/gpu`.
+    """
     try:
         spec = _spec(job, prefixes)
     except RequestError as error:
@@ -193,7 +205,7 @@ def job_row(job: Job, why: str = "", prefixes: Sequence[str] = KNOWN) -> Row:
 
 
 def ended_row(job: Job, end: JobCondition) -> Row:
-    """Returns the row of a Job that has ended; `end` is its true condition `Complete` or `Failed`."""
+    """Returns the row of a Job that has ended; `end` is the condition that says so, `Complete` or `Failed`."""
     why = ": ".join(filter(None, (end.reason, end.message))) if end.type == "Failed" else ""
     try:
         spec = _spec(job, KNOWN) if QUEUE in job.labels else None

@@ -28,7 +28,7 @@ REQUESTS = "requests."
 
 
 class QuotaLine(NamedTuple):
-    """One resource of a ResourceQuota, with amounts as Kubernetes writes them."""
+    """One resource of a ResourceQuota: its used amount and its limit (`hard`), as Kubernetes writes them."""
 
     namespace: str
     quota: str
@@ -38,7 +38,10 @@ class QuotaLine(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Returns the used share: over 1 if the quota was lowered later, None if an amount cannot be read."""
+        """Returns the used share of the limit; None if one of the amounts cannot be read.
+
+        The share is over 1 if the limit was lowered later.
+        """
         used, hard = parse_quantity(self.used), parse_quantity(self.hard)
         if used is None or hard is None:
             return None
@@ -119,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ours(quotas: Sequence[ReadQuota], names: frozenset[str]) -> Iterator[QuotaLine]:
-    """Yields the lines on resources of cards, sorted by namespace, quota and resource."""
+    """Yields the lines whose resource is in `names` (resources of cards), sorted by namespace, quota and resource."""
     for line in sorted(line for quota in quotas for line in quota.lines):
         if line.resource.removeprefix(REQUESTS) in names:
             yield line

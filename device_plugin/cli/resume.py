@@ -23,7 +23,7 @@ __all__ = ["RESUME", "add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the Job that the command names go on, and print the result; returns 0.
+    """Resume the Job that the command names, and print the result; returns 0.
 
     Raises ObjectNameError, EngineError, ApiError, EndpointError.
     """

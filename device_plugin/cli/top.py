@@ -40,7 +40,7 @@ def _memory_share(use: SliceUse) -> float | None:
 
 
 def _object(use: SliceUse) -> Mapping[str, Any]:
-    """Returns the use as an object for -o json, with the keys that `vgpu cards` has."""
+    """Returns a slice's use as an object for -o json; figures have the same keys as in `vgpu cards`."""
     return {
         "namespace": use.namespace, "pod": use.pod, "container": use.container, "node": use.node, "card": use.card,
         "limitBytes": whole_bytes(use.limit), **slice_figures(use),

@@ -121,7 +121,7 @@ def _format(text: str) -> str:
 
 
 def _write_csv(rows: Sequence[Usage]) -> None:
-    """Print a row for each usage, with a header. Hours are not rounded; unknown values are empty."""
+    """Print a header and the rows as CSV. Hours have six significant digits; a value that is not known is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(
         ("namespace", "owner_kind", "owner_name", "slice_hours", "card_hours", "memory_card_hours", "busy_card_hours")
@@ -134,6 +134,9 @@ def _write_csv(rows: Sequence[Usage]) -> None:
 
 
 def _cell(text: str) -> str:
-    """Returns the text in a form that no spreadsheet reads as a formula, whatever character separates its cells."""
+    """Returns the text as a CSV cell that no spreadsheet reads as a formula.
+
+    Some spreadsheets separate cells at `;` or at a tab, so such characters become `_`.
+    """
     shown = _SEPARATORS.sub("_", printable(text))
     return f"'{shown}" if shown.startswith(_FORMULAS) else shown

@@ -84,7 +84,7 @@ def _slice_object(each: WastedSlice) -> Mapping[str, Any]:
 
 
 def _slices_alone(found: Mapping[str, Any]) -> Any:
-    """Returns the names of an object's slices, and whether each is idle, for --watch.
+    """Returns the parts of a row's JSON object that --watch compares: the names of its slices, and which are idle.
 
     Times and amounts are left out, because they change all the time.
     """
@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the slices that are little used, with --watch at each change.
+    """Print the slices that are idle or little used, with --watch at each change.
 
     Raises ListForbiddenError, ApiError, EndpointError, SortError, PrometheusError.
     """

@@ -101,14 +101,17 @@ def _pod(client: KubeClient, of: Ref) -> dict[str, Any] | None:
 
 
 class Explanation(NamedTuple):
-    """An answer for people, and the object with all that is known, for programs."""
+    """The explanation of a pod or job: `answer` for people, and `object`, with all that is known, for programs."""
 
     answer: Answer
     object: Mapping[str, Any]
 
 
 def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any]) -> Explanation:
-    """Returns the answer about a pod, which is given as JSON. Raises WhyError, ApiError."""
+    """Returns the answer about a pod: its state, or the reason why it has no card. `found` is the pod as JSON.
+
+    Raises WhyError, ApiError.
+    """
     try:
         of = Ref(found["metadata"]["name"], found["metadata"]["namespace"])
     except (LookupError, TypeError):
@@ -133,7 +136,10 @@ def about_pod(client: KubeClient, args: argparse.Namespace, found: dict[str, Any
 
 
 def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
-    """Returns an answer from kube-scheduler's condition in the pod, for a caller who may not read the cluster."""
+    """Returns the answer about a pod from the pod alone, mainly from kube-scheduler's condition in it.
+
+    It is for a caller who may not list nodes and pods.
+    """
     name = caller.named(pod)
     try:
         request = pod_request(pod, local_allocator.prefixes_of(template.pod))
@@ -150,7 +156,10 @@ def _by_its_condition(pod: Pod, template: TemplatePod) -> PodAnswer:
 
 
 def _unread(pod: Pod) -> str:
-    """Returns the request, as text, of a pod whose limits ask for no slice: the names of its ResourceClaims, if any."""
+    """Returns, as text, the request of a pod whose limits ask for no slice.
+
+    The text names the pod's ResourceClaims; without claims, it is `no slice of a card`.
+    """
     if not pod.claims:
         return "no slice of a card"
     stored = (of or f"{name} (not made yet)" for name, of in pod.claims.items())
@@ -158,7 +167,10 @@ def _unread(pod: Pod) -> str:
 
 
 def _containers(found: dict[str, Any], answer: PodAnswer) -> list[str]:
-    """Returns a sentence for each container of a bound pod that waits, for its image for example."""
+    """Returns a sentence for each container that does not run yet, for example while its image is pulled.
+
+    Returns none if the pod itself still waits for its slices.
+    """
     if answer.waits:
         return []
     statuses = (found.get("status") or {}).get("containerStatuses") or []
@@ -193,7 +205,11 @@ def _of_workload(client: KubeClient, args: argparse.Namespace, of: Named) -> int
 
 
 def _of_job(client: KubeClient, args: argparse.Namespace, of: Ref, kinds: str) -> int:
-    """Print the engine's answer about a queued job; about another job, the answer about its first waiting pod."""
+    """Print why a job waits, or how it ended; returns 0.
+
+    About a job in a queue the job engine answers. About any other job, the answer is about its first waiting pod.
+    `kinds` is the word for the job in an error, such as `pod or job`.
+    """
     name = f"{of.namespace}/{of.name}"
     try:
         status, text = engine.ask(client, args, JSON, job=name)
@@ -232,7 +248,10 @@ def about_ended(client: KubeClient, job: Job) -> Explanation:
 
 
 def _with_failures(client: KubeClient, of: Ref, found: Explanation) -> Explanation:
-    """Returns the job engine's answer, with sentences on how the Job's pods fail if the caller may read the Job."""
+    """Returns `found`, the job engine's answer, with added sentences on how the Job's pods fail.
+
+    If the caller may not read the Job, nothing is added.
+    """
     try:
         more = failures(client, client.get(JOBS, of))
     except ApiError:
@@ -241,9 +260,10 @@ def _with_failures(client: KubeClient, of: Ref, found: Explanation) -> Explanati
 
 
 def planned(text: str) -> Explanation:
-    """Returns the job engine's answer about one job. Raises EngineError if it is malformed.
+    """Returns the job engine's answer about one job, read from its JSON text. Raises EngineError if it is malformed.
 
-    An engine of an older version has no parts of an answer, only the reasons in one text.
+    The answer has a line, reasons, and changes that would help. An older engine sends one text with all reasons: then
+    the line has this text, and there is nothing else.
     """
     try:
         found = json.loads(text)
@@ -257,7 +277,7 @@ def planned(text: str) -> Explanation:
 
 
 def _job(client: KubeClient, of: Ref, kinds: str) -> Job:
-    """Returns the job of this name. Raises WhyError if there is none."""
+    """Returns the job of this name. Raises WhyError if there is none; its text calls the job `kinds`."""
     try:
         return client.get(JOBS, of)
     except GoneError:
