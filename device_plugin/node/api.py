@@ -25,7 +25,7 @@ REFILL_SECONDS = 300.0
 
 
 class NodeApi:
-    """Calls the API server for the agent of one node. A write or event that fails is logged, and its caller goes on.
+    """Calls the API server for the agent of one node. A failed write of the inventory or of an event is only logged.
 
     Safe from any thread. `clock` is monotonic, in seconds.
     """
@@ -70,9 +70,10 @@ class NodeApi:
         return True
 
     def write_slice(self, body: Object, stored: StoredSlice | None) -> StoredSlice:
-        """Create the ResourceSlice, or replace the `stored` one; returns it as stored.
+        """Create the ResourceSlice, or replace the `stored` one; returns it as the API server has stored it.
 
-        Raises ApiError; ConflictError if it exists, or is another one by now.
+        Raises ApiError: a ConflictError if `stored` is None and the ResourceSlice exists, or if it was changed after
+        `stored`.
         """
         if stored is None:
             return self._api.create(RESOURCE_SLICES, body)
@@ -85,9 +86,9 @@ class NodeApi:
             self._api.delete(RESOURCE_SLICES, Ref(name))
 
     def node_event(self, event: Event, message: str) -> None:
-        """Write an event about the node, unless too many of its reason were written. Callers log the text too.
+        """Write an event about the node, unless too many events with the same reason were written.
 
-        The event has the node's name as the node's UID, as the kubelet's own events do.
+        Callers log the message too. The event has the node's name as the node's UID, as the kubelet's own events do.
         """
         with self._lock:
             if not self._budget.take(event):
@@ -108,7 +109,7 @@ class NodeApi:
 
 
 class EventBudget:
-    """Limits the events about the node for each reason: a fault that comes and goes would write events without end.
+    """Limits how many events of each reason are written about the node: a fault may come and go without end.
 
     Each reason has a token bucket. `clock` is monotonic, in seconds. Safe only under the caller's lock.
     """

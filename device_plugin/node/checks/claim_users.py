@@ -1,8 +1,8 @@
-"""Claim users: finds whether processes of any pod, also of another one, still use the slices of a ResourceClaim.
+"""Claim users: finds out whether processes of any pod still use the slices of a ResourceClaim.
 
-The kubelet gives a claim's devices to every pod that may use the claim, and asks the agent once for all of them.
-Policies keep a claim of ours to one pod. If another pod gets in nevertheless, the slices are not free when the first
-pod ends.
+The kubelet gives a claim's devices to every pod that may use the claim, and asks the agent once for all these pods. Our
+admission policies keep each claim to one pod. If a second pod gets in nevertheless, it may still use the slices when
+the first pod ends.
 """
 
 import time
@@ -25,7 +25,7 @@ class ClaimUsers:
         self._used: dict[str, tuple[float, bool]] = {}
 
     def using(self, record: Record) -> bool:
-        """True if a process of any pod has a file of the container mounted, or if mounts cannot be read.
+        """True if a process of any pod has a file of the record's container mounted, or if that cannot be found out.
 
         `record` is the agent's state of the container.
         """

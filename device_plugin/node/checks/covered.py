@@ -43,9 +43,10 @@ Files = Sequence[tuple[Path, str]]
 
 @dataclass(slots=True)
 class _Container:
-    """The findings about one container. `record` is the agent's record of its latest start, first seen at `started`.
+    """The findings about one container.
 
-    `identified` is true if a process of the container was found by its mounts since that start.
+    `record` is the agent's record (state) of the container's latest start, and `started` is the time at which the agent
+    first saw it. `identified` is true if a process of the container was found by its mounts since that start.
     """
 
     record: Record
@@ -133,10 +134,11 @@ class CoveredSlices:
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
     def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
-        """Check the mounts of some processes of these containers' pod, and report covers that have lasted long enough.
+        """Check the mounts of processes of these containers' pod, and report covers that have lasted long enough.
 
-        Returns the hashes of the mountinfo texts that show no problem. `own` are the agent's mounts. A text with a hash
-        in `known` showed no problem at an earlier look, and is not parsed again.
+        A cover is a mount that hides our files. Returns the hashes of the mountinfo texts that show no problem. A text
+        with a hash in `known` showed no problem at an earlier look, and is not parsed again. `own` are the agent's own
+        mounts.
         """
         wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
         wrong: dict[tuple[str, str], str] = {}
@@ -210,9 +212,10 @@ def _without(
     mounts: Sequence[Mounted],
     wanted: Mapping[tuple[str, str], Sequence[tuple[Origin, str]]],
 ) -> set[tuple[str, str]]:
-    """The keys of the containers that a process with these mounts belongs to, although it sees none of our files.
+    """The keys (pod UID, name) of the containers to which a process with these mounts belongs.
 
-    Containers with an identified process are left out.
+    The caller has seen that the process has none of our files mounted. Left out are containers of which another process
+    was identified, and containers without `wanted` files.
     """
     return {
         each.record.key
@@ -222,6 +225,6 @@ def _without(
 
 
 def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:
-    """True if any of a container's `wanted` files is mounted: the process with these mounts is then the container's."""
+    """True if any of a container's `wanted` files is among these mounts; their process is then the container's."""
     origins = {origin for origin, _ in wanted}
     return any((mount.device, mount.root) in origins for mount in mounts)

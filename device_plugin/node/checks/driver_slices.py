@@ -68,9 +68,10 @@ class DriverSlices:
         return self._closed
 
     def unheld(self, record: Record) -> bool:
-        """True if a process of the container has used a card for UNHELD_SECONDS without a slice of the driver.
+        """True if a process of the container has used a card for UNHELD_SECONDS while the driver holds no slice for it.
 
-        A driver's slice with more memory than ours counts as none. A container that has all core groups needs none.
+        A slice in the driver with more memory than the container's slice counts as none. A container that has all core
+        groups of a card needs none.
         """
         return record.key in self._found
 
@@ -101,7 +102,10 @@ class DriverSlices:
             log.info("card %s: the driver holds no foreign slice of it any more", uuid)
 
     def _users(self, record: Record, card: str) -> frozenset[int]:
-        """The container's processes with memory or a queue of a card; empty if that may be another card than `card`."""
+        """The container's processes with card memory or a queue; empty if it is not certain that they use `card`.
+
+        It is certain if the container has no other card, or holds memory of `card`.
+        """
         use = self._figures.of(record)
         return use.holders if use.memory_bytes.get(card) or len(record.slices) == 1 else frozenset()
 

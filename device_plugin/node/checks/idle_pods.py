@@ -45,12 +45,11 @@ _IN_USE = f"the pod is not evicted: one of its slices has computed, its memory h
 
 @dataclass(slots=True)
 class _Pod:
-    """A pod with an idle limit.
+    """A pod with an idle limit, and the state of its eviction.
 
-    `announced` is the time of the latest event that announced the pod's eviction. `warned` is true until another event
-    withdraws the announcement. `due` is the limit by which the pod is to be evicted now, in seconds; 0 if it is not to
-    be evicted. `unmeasured` is the time since which computing is not measured for one of its slices; None if computing
-    is measured for all of them.
+    `announced` is the time of the latest event that announced the eviction. `warned` is true from that event until
+    another event withdraws it. `due` is the idle limit in seconds if the pod is to be evicted now, else 0. `unmeasured`
+    is the time since which computing is not measured for some slice of the pod; None if it is measured for all of them.
     """
 
     ref: Ref
@@ -134,9 +133,9 @@ class IdlePods:
         return found
 
     def _idle_times(self, grant: Grant, records: Sequence[Record]) -> Sequence[float | None]:
-        """The seconds for which each slice of the grant has been idle, None where computing is not measured.
+        """For each slice of the grant, the seconds for which it has been idle; None where computing is not measured.
 
-        Empty if a container of the grant has not started, or the history of one has not begun.
+        Empty if a container of the grant has not started, or if a slice has no history yet.
         """
         if {record.container for record in records} != grant.containers.keys():
             return ()

@@ -30,11 +30,11 @@ Cgroup = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """The use of cards by one container, as one reading of the kernel's figures shows it.
+    """The use of cards by one container, from one reading of the kernel's figures.
 
-    `memory_bytes` has the bytes that the container's processes hold at least, by card uuid. `processes` have the driver
-    open; `holders` have card memory or a queue. `unmasked` made a card work through the render node, though the
-    container holds only a part of that card.
+    `memory_bytes` has, by card uuid, the bytes that the container's processes hold at least. `processes` are the
+    processes that have the driver open, and `holders` those that hold card memory or a queue. `unmasked` are the
+    processes that made a card work through its render node, although the container has only a part of the card.
     """
 
     memory_bytes: Mapping[str, int]
@@ -56,9 +56,10 @@ class _ContainerNames:
         self.known = {cgroup: name for cgroup, name in self.known.items() if cgroup[0] in kept}
 
     def of(self, cgroup: Cgroup, members: Sequence[int], records: Sequence[Record]) -> str | None:
-        """The name of the container in this cgroup: that of the only record, or the name that process mounts show.
+        """The name of the container that has this cgroup; None if it cannot be found out.
 
-        None if the mounts of no process show it. `members` are the cgroup's processes.
+        If `records` has only one record (the agent's state of a container), the name is in this record. Otherwise the
+        mounts of `members`, the cgroup's processes, show the name.
         """
         if len(records) == 1:
             return records[0].container  # no other container of the pod was given a card
@@ -76,9 +77,9 @@ class _ContainerNames:
 
 
 class KernelFigures:
-    """The figures of all containers with slices. `look` reads them; any thread may ask for the last figures.
+    """Holds the kernel's figures of all containers with slices, as the latest `look` read them.
 
-    With a `render` scan, they include the use through render nodes.
+    Any thread may ask for the figures. With a `render` scan, they include the use of cards through render nodes.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ def _is_part(slice_: Slice, cards: Mapping[str, LocalCard]) -> bool:
 
 
 def _listed(vendors: Iterable[Vendor[Any]]) -> Mapping[Vendor[Any], Sequence[int]]:
-    """The processes that each vendor's driver lists; a vendor whose driver lists none is left out."""
+    """The processes that each vendor's driver lists, by vendor. A vendor whose driver cannot list any is left out."""
     found = {vendor: vendor.figures.processes() for vendor in vendors}
     return {vendor: processes for vendor, processes in found.items() if processes is not None}
 
@@ -172,7 +173,7 @@ def _listed(vendors: Iterable[Vendor[Any]]) -> Mapping[Vendor[Any], Sequence[int
 def _listed_cards(
     record: Record, cards: Mapping[str, LocalCard], listed: Mapping[Vendor[Any], object]
 ) -> Mapping[str, LocalCard]:
-    """The container's cards whose drivers list their processes."""
+    """The container's cards, by uuid, whose vendor is in `listed`: its driver lists the processes of its cards."""
     found = ((s.card, cards[s.card]) for s in record.slices if s.card in cards)
     return {uuid: local for uuid, local in found if local.vendor in listed}
 

@@ -28,9 +28,9 @@ class KernelLimits:
         self._said: set[str] = set()
 
     def limit(self, pod: str, slices: Iterable[Slice]) -> None:
-        """Limit the card memory of the pod of this UID to its slices, and the family's RESERVE_BYTES for each slice.
+        """Limit the card memory of the pod of this UID to the memory of its slices, plus RESERVE_BYTES for each slice.
 
-        A failure is logged once, and the pod starts.
+        A failure is logged once, and the pod starts nevertheless.
         """
         cards, limits = self._cards(), dict[str, int]()
         for s in slices:

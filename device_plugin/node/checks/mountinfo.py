@@ -43,7 +43,10 @@ def parse(text: str) -> list[Mounted]:
 
 
 def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
-    """The origin of the file at the absolute `path`, which has no symlinks; None if no mount shows it."""
+    """The origin (filesystem, and path in it) of the file at the absolute `path`; None if no mount shows the file.
+
+    The path must have no symlinks.
+    """
     for mount in reversed(mounts):
         if _at_or_above(mount.point, path):
             return mount.device, _join(mount.root, path[len(mount.point.rstrip("/")) :])
@@ -51,12 +54,12 @@ def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
 
 
 def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> str:
-    """The reason why a process does not see the files mounted for its container, as text; empty if it sees all.
+    """The reason why a process does not see all files mounted for its container, as text; empty if it sees all.
 
-    `wanted` has origin and path of each file. Where the image has a symlink (/var/run), a file is mounted at another
-    path than the wanted one, so no later mount may be at or above either path. Linux ≥ 6.8 lists mounts in the order in
-    which they were made, which may differ from the order in which they were put in place. So the tree of mounts must
-    lead to the file as well.
+    `wanted` has origin and path of each file. A file is covered if a later mount lies at or above this path, or at or
+    above the path where the file is mounted. The two paths differ where the image has a symlink (/var/run). Linux ≥ 6.8
+    lists mounts in the order in which they were made, and not always in the order in which they were put in place. So
+    the tree of mounts must lead to the file as well.
     """
     last = {(mount.device, mount.root): number for number, mount in enumerate(mounts)}
     on = {(mount.parent, mount.point): mount for mount in mounts}
@@ -87,7 +90,7 @@ def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
 def _top(mounts: Sequence[Mounted], on: Mapping[tuple[str, str], Mounted], path: str) -> Mounted | None:
     """The mount that a program sees at `path`; None if the root of its process is no mount (chroot).
 
-    `on` has each mount by the number of the mount below it, and by its point.
+    `on` has each mount by two values: the number of the mount on which it lies, and its own point.
     """
     numbers = {mount.number for mount in mounts}
     seen = next((m for m in mounts if m.point == "/" and m.parent not in numbers - {m.number}), None)

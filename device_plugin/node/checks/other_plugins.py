@@ -1,12 +1,13 @@
 """Other device plugins: finds which of our resources another plugin serves on this node, and when it has gone.
 
 Two plugins may register one resource with the kubelet. Pods then get devices of the plugin that registered last,
-although the cluster may count the devices of the other, and neither plugin learns of it. Our plugin gives way: it
-withdraws the card family on this node. Device IDs show which plugin serves a resource, because ours are tickets. Their
-number shows nothing, because both plugins see the same cards.
+although the cluster may count the devices of the first. Neither plugin notices. So our plugin gives way: it withdraws
+the card family on this node. Device IDs show which plugin serves a resource, because ours have a form of their own
+(tickets). The number of devices shows nothing, because both plugins see the same cards.
 
 The kubelet knows a plugin by its resource alone. If another plugin has replaced ours, and our process then ends with
-its stream, the kubelet drops the other plugin, which does not notice. So the next agent registers that plugin again.
+its stream, the kubelet drops the other plugin, which does not notice. So our next agent registers the other plugin
+again.
 """
 
 import json
@@ -53,8 +54,8 @@ class _Other:
 class OtherPlugins:
     """Our resources that other plugins serve, as the last `look` found them.
 
-    The file `store` keeps them over a restart. `node` returns the node as the API server shows it, or None if it cannot
-    be read. Only one thread calls `look`; any thread may call the other methods.
+    The file `store` keeps these findings over a restart. `node` returns the node as the API server shows it, or None if
+    it cannot be read. Only one thread calls `look`; any thread may call the other methods.
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class OtherPlugins:
         self._dropped = set(self._served)
 
     def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
-        """Assume that another plugin serves resources of ours that have capacity although no agent has run on the node.
+        """Assume that another plugin serves each of `ours` that has `capacity` on the node before we serve it.
 
-        So a plugin is found whose devices are all unhealthy: the kubelet does not name such devices. An earlier agent
-        of ours is recognised because whole cards, memory and core groups all have capacity, which the kubelet
-        remembers: other plugins have one of these resources.
+        This finds a plugin whose devices are all unhealthy: the kubelet does not name such devices. No other plugin is
+        assumed if whole cards, memory and core groups of a family all have capacity. The kubelet then remembers an
+        earlier agent of ours: other plugins have only one of these resources.
         """
         families: dict[str, list[str]] = {}
         for resource in ours:
@@ -110,7 +111,7 @@ class OtherPlugins:
         self._served = {**guessed, **self._served}
 
     def look(self, ours: Iterable[Resource]) -> None:
-        """Find the resources that another plugin serves now: the kubelet's devices of these are not our tickets.
+        """Find the resources that another plugin serves now: the kubelet shows devices there that are not our tickets.
 
         A plugin counts as gone after RETURN_SECONDS without a sign of it. A plugin that the kubelet dropped is
         registered again. Changes are written to `store`. Raises KubeletError if the kubelet does not answer.
@@ -158,12 +159,15 @@ class OtherPlugins:
             log.warning("%s cannot be written: %s", self._store, error)
 
     def _only_socket(self) -> str:
-        """The socket of the only other plugin that answers; empty if none answers, or several, which look alike."""
+        """The socket of the other plugin that answers; empty if none answers, or several: their sockets look alike."""
         sockets = list(self._folder.others())
         return sockets[0] if len(sockets) == 1 else ""
 
     def _restore(self, resource: str) -> None:
-        """Register a plugin that the kubelet dropped when our last agent ended, if its socket is known and answers."""
+        """Register the other plugin of a resource again, if the kubelet dropped it and its known socket answers.
+
+        The kubelet may drop the other plugin when our agent ends.
+        """
         socket = self._served[resource].socket
         if resource not in self._dropped or socket not in self._folder.others():
             return
@@ -174,10 +178,11 @@ class OtherPlugins:
             log.warning("restart the other device plugin of %s: %s", resource, error)
 
     def _no_sign(self, resource: str) -> bool:
-        """True if neither a socket nor the node's capacity shows that the other plugin of a resource is still there.
+        """True if no other plugin answers at a socket, or if the node has no capacity of the resource any more.
 
-        A plugin whose devices are all unhealthy still answers at its socket, and the capacity counts its devices. The
-        kubelet drops the capacity of a plugin 5 minutes after its end. We wait for that if a third plugin answers too.
+        A plugin whose devices are all unhealthy still shows both signs: it answers at its socket, and the capacity
+        counts its devices. The kubelet drops the capacity of a plugin 5 minutes after its end. If a third plugin
+        answers at a socket, only this drop shows that the other plugin of `resource` has gone.
         """
         if not self._folder.others():
             return True

@@ -34,7 +34,7 @@ class RefusedStarts:
         self._lasting = Lasting[tuple[str, str]](clock, REFUSED_SECONDS)
 
     def note(self, wanted: Wanted, sizes: Mapping[str, CardSize]) -> None:
-        """Record that the start of a container was refused. `sizes` are the card sizes with which that was decided."""
+        """Record that the start of a container was refused. `sizes` are the card sizes by which it was refused."""
         with self._lock:
             self._refused.setdefault(wanted.key, (wanted, sizes))
             self._lasting.note(wanted.key, found=True)
@@ -46,9 +46,9 @@ class RefusedStarts:
             self._lasting.note(key, found=False)
 
     def found(self) -> tuple[Wanted, ...]:
-        """The slices of the containers that have been refused for REFUSED_SECONDS, and would be refused now.
+        """The slices of the containers that have been refused for REFUSED_SECONDS, and would still be refused now.
 
-        Containers that would not be refused now are forgotten.
+        Containers that would not be refused any more are forgotten.
         """
         with self._lock:
             self._refused = {key: each for key, each in self._refused.items() if self._is_refused(*each)}

@@ -33,9 +33,11 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 @dataclass(frozen=True, slots=True)
 class RenderFile:
-    """The figures of one file: the PCI address of the card, the client, and nanoseconds of work of compute units.
+    """The figures of one open file of a render node.
 
-    `own_bytes` are the buffers that only this client has, `shared_bytes` the buffers that another client may have too.
+    `card` is the card's PCI address, `client` the kernel's id of the client, and `work_ns` the nanoseconds for which
+    compute units have worked for this client. `own_bytes` are in buffers that only this client has, `shared_bytes` in
+    buffers that another client may have too.
     """
 
     card: str
@@ -59,7 +61,10 @@ def render_file(text: str) -> RenderFile | None:
 
 
 def workers(files: Mapping[int, Iterable[RenderFile]], cards: Iterable[str]) -> frozenset[int]:
-    """The processes that made one of these cards work through a render node. `cards` are PCI addresses."""
+    """The processes that made one of these cards work through a render node. `cards` are PCI addresses.
+
+    `files` has each process's open files of render nodes.
+    """
     wanted = frozenset(cards)
     return frozenset(
         process for process, held in files.items() if any(f.work_ns and f.card in wanted for f in held)
@@ -67,11 +72,12 @@ def workers(files: Mapping[int, Iterable[RenderFile]], cards: Iterable[str]) -> 
 
 
 def held_bytes(files: Mapping[int, Iterable[RenderFile]], card: str, by_driver: Mapping[int, int]) -> int:
-    """The bytes of a card that these processes hold at least, by their render files and by the driver's own list.
+    """The bytes of a card that some processes hold at least, by their render files and by the driver's own list.
 
-    `by_driver` has the bytes that each process allocated through KFD. A process's render files may show the same bytes,
-    so the larger figure counts. Only render files show memory that another process has made. No file shows which
-    clients share a buffer, so shared buffers count once.
+    `files` has the open render files of each process, and `card` is a PCI address. `by_driver` has the bytes that each
+    process allocated through KFD. A process's render files may show the same bytes, so the larger figure counts. Only
+    render files show memory that another process has made. No file shows which clients share a buffer, so shared
+    buffers count once.
     """
     own: dict[int, int] = {}
     shared, seen = 0, set[str]()

@@ -22,9 +22,10 @@ CONTAINER_PROCESSES = 128
 
 @dataclass(slots=True)
 class _Round:
-    """One pass over a pod: the processes `left` to read, and by process the figures of its open render nodes.
+    """One pass over the processes of a pod, which reads the figures of their open render nodes.
 
-    `fresh` has the figures read in this pass, `before` the figures read in the pass before.
+    `left` are the processes that are not read yet. `fresh` has, by process, the figures read in this pass, and `before`
+    the figures read in the pass before.
     """
 
     left: list[int] = field(default_factory=list)

@@ -24,7 +24,7 @@ MOST_PROCESSES = 64
 
 @dataclass(frozen=True, slots=True)
 class SliceFigures:
-    """The history of one slice: `observed` seconds, in which the container held at most `peak_bytes`.
+    """The history of one slice. It covers `observed` seconds, in which the container held at most `peak_bytes` bytes.
 
     `idle` are the seconds since the slice last computed or its memory changed. A figure that is not measured is None.
     """

@@ -30,7 +30,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class _SliceUse:
-    """The bytes that a slice accounts for (`counted`), and the bytes beyond these that the kernel shows (`beside`)."""
+    """The memory of a slice: `counted` are the bytes that it accounts for; the kernel shows `beside` bytes more."""
 
     record: Record
     counted: int
@@ -72,9 +72,9 @@ class UnaccountedMemory:
         return self._found
 
     def step(self) -> None:
-        """Compute the unaccounted memory of all cards, and post an event when it passes the limit, up or down.
+        """Compute the unaccounted memory of each card; post an event when it rises above the limit, or falls below.
 
-        A passage counts once it has lasted for SURE_SECONDS.
+        A rise or fall counts once it has lasted for SURE_SECONDS.
         """
         cards, found = self._cards(), {}
         slices = self._slices(cards)
@@ -121,7 +121,10 @@ class UnaccountedMemory:
 
 
 def _holders(slices: Sequence[_SliceUse]) -> Iterator[str]:
-    """A text for each of the NAMED containers that hold the most memory beyond the library's count."""
+    """Yields a text for each container that holds at least 1 MiB more than its library counts.
+
+    NAMED containers at most are named, the largest excess first.
+    """
     for use in sorted(slices, key=lambda use: (-use.beside, use.record.key))[:NAMED]:
         if use.beside >= MIB:
             record = use.record

@@ -52,9 +52,9 @@ class TakenError(NotNowError):
 class Wanted:
     """The slices that a container must get, and the tickets of their card family that the kubelet gave the container.
 
-    `pod_slices` are the slices of the whole pod on the cards of this container. `sizes` are the sizes that these cards
-    had at the time of the grant, by uuid; they are empty where the grant does not name them. `claim` and `devices` are
-    those of the record; without a claim they are empty.
+    Tickets are device IDs. `pod_slices` are the slices of the whole pod on the cards of this container. `sizes` are the
+    sizes that these cards had at the time of the grant, by uuid; empty where the grant does not name them. `claim` is
+    the UID of the container's ResourceClaim, and `devices` are the claim's devices; both are empty without a claim.
     """
 
     pod: str
@@ -81,7 +81,10 @@ class Wanted:
         return {resource: cdi_name(resource, held) for resource, held in self.tickets.items()}
 
     def record(self, vendor_ids: Mapping[str, int]) -> Record:
-        """The agent's record of the container with these slices; `vendor_ids` are the drivers' ids of them by card."""
+        """The agent's record (state) of the container with these slices.
+
+        `vendor_ids` are the ids by which drivers distinguish the slices, by card uuid.
+        """
         return Record(
             self.pod, self.namespace, self.pod_name, self.container, self.slices, self.names,
             {resource: tuple(sorted(held)) for resource, held in self.tickets.items()}, vendor_ids,
@@ -90,9 +93,9 @@ class Wanted:
 
 
 def read(holder: Holder, api: NodeApi, records: Records, pods: NodePods) -> Wanted:
-    """The container's slices: by its pod's grant; by the agent's record of it while the API server does not answer.
+    """The container's slices by its pod's grant; if the API server does not answer, by the container's record (state).
 
-    Raises NotNowError.
+    Raises NotNowError if neither gives the slices now.
     """
     try:
         pod = api.pod(holder.namespace, holder.pod)
@@ -106,9 +109,9 @@ def read(holder: Holder, api: NodeApi, records: Records, pods: NodePods) -> Want
 
 
 def from_pod(pod: Pod, container: str, tickets: Tickets) -> Wanted:
-    """The slices that its pod's grant gives to the container.
+    """The slices that the pod's grant gives to the container.
 
-    Raises NotNowError without a valid grant, or while tickets are missing.
+    Raises NotNowError without a valid grant for the container, or while tickets (the kubelet's device IDs) are missing.
     """
     grant = _grant(pod, "it was not placed by the allocator; delete it and create it again")
     if container not in grant.containers:
@@ -145,7 +148,7 @@ def _where(pod: Pod) -> str:
 
 
 def _grant(pod: Pod, without: str) -> Grant:
-    """The pod's grant. Raises NotNowError if it is not valid; with the text `without` if there is none."""
+    """The pod's grant. Raises NotNowError if it is invalid or missing; `without` is the text if it is missing."""
     try:
         grant = pod.grant()
     except AnnotationError as error:
@@ -158,9 +161,9 @@ def _grant(pod: Pod, without: str) -> Grant:
 def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | None:
     """The container's slices at its previous start, read from its record while the API server does not answer.
 
-    Returns None unless exactly one record has the container's names and tickets, its files were written, and its pod
-    has processes: the kubelet then knows no other pod of that name. Raises NotNowError while tickets of that start are
-    missing.
+    A record is the agent's state of a container. Returns None unless exactly one record has the container's names and
+    tickets (device IDs), its files were written, and its pod has processes. While a pod has processes, the kubelet
+    knows no other pod of its name. Raises NotNowError while tickets of the previous start are missing.
     """
     every = records.all()
     named = holder.namespace, holder.pod, holder.container
@@ -185,7 +188,10 @@ def _from_records(holder: Holder, records: Records, pods: NodePods) -> Wanted | 
 
 
 def _wait_for_tickets(asked: Collection[str], tickets: Tickets) -> None:
-    """Raise NotNowError while the kubelet shows no tickets (device IDs) of one of the `asked` resources."""
+    """Raise NotNowError if `tickets` lacks one of the `asked` resources, because the kubelet does not show it yet.
+
+    `tickets` has the container's tickets (device IDs) by resource.
+    """
     if missing := set(asked) - tickets.keys():
         raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
 
@@ -200,11 +206,12 @@ def admit(
 ) -> Sequence[Record]:
     """Decide whether the container may have its slices now; returns outdated records, to be removed before it starts.
 
-    A record of another container is outdated if it has one of this container's CDI names: a runtime that still has the
-    old spec of that name must not find the old files. The container's own record is outdated if its CDI names have
-    changed: a kubelet that lost its checkpoint gives other tickets. The caller admits no other container until this one
-    is recorded. Raises NotNowError while another container may still use the slices or the tickets, and TakenError if
-    another container is known to use the slices.
+    A record is the agent's state of a container. A record of another container is outdated if it has one of this
+    container's CDI names: a runtime that still has the old spec of that name must not find the old files. The
+    container's own record is outdated if its CDI names have changed, as when a kubelet that lost its checkpoint gives
+    other tickets (device IDs). The caller admits no other container until this one is recorded. Raises TakenError if
+    another container is known to use the slices, and NotNowError if another container may still use the slices or the
+    tickets.
     """
     own = _own_cards(wanted, cards)
     before, names = records.get(*wanted.key), wanted.names
@@ -255,9 +262,9 @@ def _own_cards(wanted: Wanted, cards: Mapping[str, LocalCard]) -> Mapping[str, C
 
 
 def _sizes(wanted: Wanted, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
-    """The larger of each card's sizes now and at the grant, by uuid.
+    """By card uuid, the larger one of the card's size now and its size at the time of the grant.
 
-    Raises NotNowError if the slices need more memory.
+    Raises NotNowError if the slices need more memory than that.
     """
     sizes = {uuid: largest((card.size, wanted.sizes.get(uuid))) for uuid, card in cards.items()}
     for uuid, size in sizes.items():
@@ -290,15 +297,16 @@ def blocking_record(
     records: Iterable[Record],
     alive: Callable[[str], bool],
 ) -> Record | None:
-    """The record of a container of another, still `alive` pod that clashes with the `wanted` slices; else None.
+    """The record of a container of another pod that still blocks the `wanted` slices; None if no record does.
 
-    A record with a claim is alive until it is removed: pods that share the claim may use its slices (claim_users.py).
-    A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can
-    outlive its object, and a successor that the allocator has already placed there must wait for them.
+    A record is the agent's state of a container. It blocks only while its pod is `alive`; with a claim it blocks until
+    it is removed, because pods that share the claim may use its slices (claim_users.py). A slice is free when its
+    container is gone, whatever the ledger says: the containers of a force-deleted pod can outlive its object. A pod
+    that the allocator has placed there must wait for these containers.
 
-    `wanted` are the slices of all containers of the pod: each may fit alone although all together do not fit. Two
-    slices clash if they share a core group, or if all slices of a card exceed its memory or its slice count. `sizes`
-    are the sizes of the cards, by uuid; on a card without a size, only core groups are compared.
+    `wanted` are the slices of all containers of `pod`: each may fit alone although all together do not fit. A record
+    clashes with them if they share a core group, or if all slices of a card exceed its memory or its slice count.
+    `sizes` are the sizes of the cards, by uuid; on a card without a size, only core groups are compared.
     """
     others = [record for record in records if record.pod != pod]
     for uuid in sorted({s.card for s in wanted}):

@@ -35,11 +35,12 @@ class Holders:
             self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))
 
     def of(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Sequence[Holder]:
-        """The containers that hold exactly these tickets (device IDs), each with its tickets of that card family alone.
+        """The containers that hold exactly these tickets (device IDs) of `resource`.
 
-        Each container's first resource is its carrier: the CDI device of the carrier brings everything into the
-        container. With `anew` the kubelet is asked even if the holder is known. The kubelet may show a container before
-        it shows all of the container's tickets. Raises KubeletError.
+        Each container has all its tickets of that card family here, and no other tickets. The first resource of a
+        container is its carrier: the CDI device of this resource brings everything into the container. With `anew` the
+        kubelet is asked even if the holder is known. The kubelet may show a container before it shows all of the
+        container's tickets. Raises KubeletError.
         """
         with self._lock:
             begin = self._allocated

@@ -18,9 +18,9 @@ from device_plugin.node.ports import Processes
 
 
 class _Active(NamedTuple):
-    """A pod's namespace and name, its grant, and its idle limit in seconds; None if one of them is missing or invalid.
+    """A pod's namespace and name, its grant, and its idle limit in seconds.
 
-    `deleting` is true if the pod is being deleted.
+    `grant` and `idle_limit` are None if missing or invalid. `deleting` is true if the pod is being deleted.
     """
 
     named: tuple[str, str]

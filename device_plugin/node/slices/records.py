@@ -37,12 +37,13 @@ MOST_RESOURCES = 16
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A container that holds slices. `names` are its CDI names by resource, `tickets` its tickets by resource.
+    """A container that holds slices, with its CDI names (`names`) and its tickets (device IDs), both by resource.
 
-    `vendor_ids` are the ids that vendors gave its slices, by card uuid. Only some vendors give ids.
+    `vendor_ids` are the ids by which drivers distinguish its slices, by card uuid. Only some vendors give ids.
 
     A container that asked by a ResourceClaim has no tickets, and one CDI name, by the key CLAIM. `claim` is the UID of
-    the ResourceClaim, and `devices` are the claim's devices in the order of the slices; empty in a restored record.
+    the ResourceClaim, and `devices` are the claim's devices in the order of the slices. `devices` is empty in a record
+    that was restored after a loss.
     """
 
     pod: Text
@@ -69,15 +70,19 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A container's record that cannot be read, and the reason `why`. `cards` are the container's; None if unknown."""
+    """A container's record (state on disk) that cannot be read. `why` is the reason.
+
+    `cards` are the uuids of the container's cards; None if they are unknown.
+    """
 
     why: str
     cards: frozenset[str] | None
 
     def closed(self, cards: Collection[str]) -> frozenset[str]:
-        """The uuids of the cards that get no new slices while the container of this record runs: its own cards.
+        """The uuids of the cards that get no new slices, because the container of this record may still run on them.
 
-        If its own cards are unknown, or one of them is not in `cards`, all `cards` are closed.
+        They are the container's own cards; if these are unknown, or if one of them is not in `cards`, they are all
+        `cards`.
         """
         return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
 
@@ -93,10 +98,10 @@ class Records:
         self._stuck: set[Path] = set()
 
     def load(self) -> None:
-        """Read the records of containers that an earlier agent wrote.
+        """Read the records (states of containers) that an earlier agent wrote.
 
         A container whose record is missing or damaged may still run: its folder stays, and reclaim makes a new record.
-        A folder without record and config was never mounted, and is removed.
+        A folder with neither a record nor a vgpu.conf was never mounted, and is removed.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in sorted(self._root.glob("*/*")):

@@ -31,7 +31,7 @@ class SliceIds:
         return found
 
     def release(self, record: Record) -> None:
-        """Release the drivers' slice ids of a removed container; ids of cards no longer shared are only forgotten."""
+        """Release the drivers' ids of a removed container's slices; cards that are not shared now are skipped."""
         cards = self._cards()
         for card, vendor_id in record.vendor_ids.items():
             if card in cards and (ids := cards[card].vendor.ids) is not None:

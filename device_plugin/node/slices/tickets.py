@@ -52,7 +52,8 @@ def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
 def not_advertised(cards: Iterable[Card]) -> Iterator[str]:
     """A text for each resource with more than MOST_TICKETS tickets: how many are advertised, and what to do.
 
-    The agent chooses no larger memory unit for its node: a request would then mean another amount there.
+    Tickets are device IDs. The agent does not choose a larger memory unit by itself, because one ticket would then mean
+    another amount of memory on its node.
     """
     for name, count, members in _counts(cards):
         if count > MOST_TICKETS:
@@ -89,12 +90,12 @@ def size(card: Card, resource: str) -> int:
 def unhealthy(
     resource: Resource, sick: Iterable[Card], granted: Mapping[str, Collection[str]], held: Collection[str]
 ) -> frozenset[str]:
-    """The tickets to report as unhealthy: for each sick card its containers' tickets, and free tickets up to its size.
+    """The tickets (device IDs that the kubelet counts) to report as unhealthy because of the sick cards.
 
-    A ticket is a device ID that the kubelet counts; it belongs to no card. A card's size is its number of tickets.
-
-    `granted` has the tickets of the containers on a card, by the card's uuid; `held` are all tickets that the kubelet
-    has given to containers. If other tickets were unhealthy, the kubelet would fail pods on healthy cards.
+    A ticket belongs to no card. For each sick card all tickets of its containers are reported, and free tickets in
+    addition until both together are as many as the card has. `granted` has the tickets of the containers on a card, by
+    the card's uuid; `held` are all tickets that the kubelet has given to containers. If other tickets were unhealthy,
+    the kubelet would fail pods on healthy cards.
     """
     bad: set[str] = set()
     free = [ticket for ticket in reversed(resource.tickets()) if ticket not in held]

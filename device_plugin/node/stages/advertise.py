@@ -98,9 +98,9 @@ class Advertiser:
     def _look(self) -> None:
         """Find the resources that other plugins serve now, and stop our own plugins of these resources.
 
-        When such a resource is ours again, it gets a new plugin. A plugin that was replaced while its stream was
-        open keeps the stream and sends nothing more: the kubelet knows plugins by their resource alone, so closing the
-        stream would end the other plugin too.
+        A resource that is ours again gets a new plugin. A plugin of ours that was replaced keeps an open stream to the
+        kubelet, and sends nothing more on it: the kubelet knows plugins by their resource alone, so it would end the
+        other plugin if we closed the stream.
         """
         self._looked = self._clock()
         before = {name for name in self._plugins if self._others.serve(name)}

@@ -176,9 +176,10 @@ class AgentLoop:
         yield from tuple(self._failures.values())
 
     def _offered(self) -> list[Card]:
-        """The cards of the inventory; those that get no new slices are unhealthy there.
+        """The cards for the inventory; cards that get no new slices are unhealthy there.
 
-        Such cards are closed or excluded, cut by another program, or of a withdrawn family.
+        A card gets no new slices if it is closed or excluded, if another program has cut it, or if its family is
+        withdrawn.
         """
         cards = self._cards.cards()
         closed = self._reclaimer.closed([card.uuid for card in cards]) | self._cards.excluded()
@@ -194,10 +195,11 @@ class AgentLoop:
         ]
 
     def reports(self) -> list[ReportedSlice]:
-        """The reports for the inventory, one for each container.
+        """The reports for the inventory, one for each container with a problem.
 
-        If several states are true of a container, the report has the first one of this order: outliving, refused,
-        unenforced and to be ended, covered (a mount hides our files), unenforced.
+        If a container has several problems, the first of this list is reported. Its slices outlive the pod; its start
+        was refused; it uses a card without the library (unenforced) and its pod is to be ended; a mount hides our files
+        (covered); it is unenforced, but its pod is to stay.
         """
         unenforced = [
             (record, self._kernel.unenforced.ends(record)) for record in self._kernel.unenforced.found()

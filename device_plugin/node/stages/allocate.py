@@ -1,9 +1,9 @@
 """Allocate: the two RPCs by which a container gets its slices.
 
-The kubelet does not say for which pod it calls Allocate, and it must not be guessed. So Allocate does nothing that can
-fail: it returns a CDI device named after the tickets. PreStartContainer gets the same tickets later, when the kubelet
-already shows which container holds them: there the pod's grant is read, and the files are written that the runtime
-mounts next.
+The kubelet does not say for which pod it calls Allocate, and the agent must not guess the pod. So Allocate does nothing
+that can fail: it returns a CDI device named after the tickets (device IDs). PreStartContainer gets the same tickets
+later, when the kubelet already shows which container holds them. So PreStartContainer reads the grant of the
+container's pod, and writes the files that the runtime mounts next.
 """
 
 import time
@@ -63,16 +63,18 @@ class ContainerStarts:
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Write the files of the container with these tickets (device IDs).
 
-        Raises NotNowError: the kubelet then tries again.
-
-        Before the error it waits, up to WAIT_SECONDS, if the reason may end by itself soon.
+        Raises NotNowError; the kubelet then tries again. If the reason may end by itself soon, the call first waits for
+        that, up to WAIT_SECONDS.
         """
         wanted = frozenset(tickets)
         name = cdi_name(resource, tickets)
         self._waiting.run(lambda anew: self._try(resource, wanted, anew=anew), WAIT_SECONDS, name)
 
     def _try(self, resource: str, tickets: frozenset[str], *, anew: bool) -> None:
-        """Write the container's files if `tickets` are of its first resource (the carrier). Raises NotNowError."""
+        """Write the container's files if `resource` is its first resource (the carrier). Raises NotNowError.
+
+        With `anew` the kubelet is asked which container has the tickets (device IDs), even if that is known.
+        """
         holder = self._holder(resource, tickets, anew=anew)
         # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
         # container, and that call writes what belongs to all of its resources.
@@ -82,9 +84,10 @@ class ContainerStarts:
             self._given.get(resource, {}).pop(ticket, None)
 
     def _holder(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Holder:
-        """The only container with exactly these tickets (device IDs).
+        """The only container with exactly these tickets (device IDs) of `resource`.
 
-        Raises NotNowError if there is none, or several.
+        With `anew` the kubelet is asked even if the container is known. Raises NotNowError if there is no such
+        container, or several.
         """
         try:
             holders = self._holders.of(resource, tickets, anew=anew)

@@ -151,12 +151,12 @@ class Injector:
                 fresh.replace(copy)
 
     def carry(self, wanted: Wanted, carrier: str) -> Record:
-        """Write the container's record (state), files and CDI spec; returns the record, with new ids of its slices.
+        """Write the container's record (state), files and CDI spec; returns the record, with new ids for its slices.
 
         The device of the resource `carrier` mounts the files; CLAIM is the carrier for a ResourceClaim. The devices of
-        the container's other resources have only the guard, because a CDI device must not be empty. Runtimes read the
-        spec after `announce`. Raises NoVendorIdError if no id is free now, ConfigError if vgpu.conf cannot express the
-        slices, and OSError.
+        the container's other resources have only the guard (a device node), because a CDI device must not be empty.
+        Runtimes read the spec after `announce`. Raises NoVendorIdError if no id is free now, ConfigError if vgpu.conf
+        cannot express the slices, and OSError.
         """
         record = wanted.record(self._ids.claim(wanted.key, wanted.slices))
         self._records.put(record)
@@ -213,7 +213,10 @@ class Injector:
         ]
 
     def restore(self, wanted: Wanted) -> None:
-        """Write the record (state) of a running container again that was lost; its files have the ids of its slices."""
+        """Write the record (state) of a running container again after it was lost.
+
+        The drivers' ids of the container's slices are read from its files.
+        """
         self._records.put(wanted.record(self._ids.read(wanted.key, wanted.slices)))
 
     def renew(self, record: Record) -> None:
@@ -254,9 +257,10 @@ class Injector:
             self._spec(name).unlink(missing_ok=True)
 
     def unrecorded(self) -> list[str]:
-        """The names of our CDI devices that belong to no known container: a crash between two writes leaves them.
+        """The names of our CDI devices that belong to no known container; a crash between two writes leaves them.
 
-        While records are damaged, those of claims are left out: no call of the kubelet would write them again.
+        While records are damaged, devices of ResourceClaims are left out: no call of the kubelet would write them
+        again.
         """
         known = {name for record in self._records.all() for name in record.names.values()}
         found = (
@@ -266,7 +270,10 @@ class Injector:
         return [name for name in found if name not in known and not (kept and name.startswith(kept))]
 
     def _vendor_files(self, record: Record, carrier: str) -> ContainerFiles[FamilyLimit]:
-        """The vendors' files, devices and variables for the slices, each reduced to the present size of its card."""
+        """The vendors' files, devices and variables for the slices, each reduced to the present size of its card.
+
+        `carrier` is the resource whose limit decides the slices' memory, or CLAIM for a ResourceClaim.
+        """
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]
@@ -331,7 +338,11 @@ class Injector:
     def _guarded(
         self, record: Record, resource: str, devices: Iterable[DeviceNode] = ()
     ) -> Mapping[str, object]:
-        """The device nodes of a CDI device: those of the cards, then the guard, for which the runtime looks first."""
+        """The given device nodes and then the guard, as the CDI device of `resource` has them.
+
+        The guard is a device node in the container's folder, for which the runtime looks before it creates the
+        container.
+        """
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         present = self._records.folder(*record.key) / PRESENT
         guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present)}
@@ -347,7 +358,10 @@ class Injector:
 
 
 def _request(record: Record, carrier: str, card: Card, slice_: Slice) -> str:
-    """The limit or the capacity that decides the slice's memory, as vgpu.conf has it."""
+    """The limit, or the claim's capacity, that decides the memory of the slice, as vgpu.conf has it.
+
+    `carrier` is the resource of the limit.
+    """
     if record.claim:
         return config.request_value(f"{device_class(card.family)}/{MEMORY}", f"{memory_mib(card, slice_)}Mi")
     # The carrier is the limit that decides the slice's memory, and has a ticket for each unit of it.

@@ -2,7 +2,7 @@
 
 The kubelet names the claim. The claim names its pod and its devices; the pod's grant decides what the container gets,
 and a claim that contradicts the grant gives nothing. The kubelet compares neither the node nor the pool of a claim, so
-this is done here. It calls once for each sandbox of a pod: a container that restarts gets no further call.
+this is done here. The kubelet calls once for each sandbox of a pod, and does not call again when a container restarts.
 """
 
 import logging
@@ -63,8 +63,8 @@ class ClaimStarts:
     def prepare(self, namespace: str, name: str, uid: str, seconds: float) -> PreparedClaim:
         """Write the files of the container with this ResourceClaim; returns what the kubelet gives to the container.
 
-        If the reason for an error may end by itself soon, it waits up to `seconds` first. Raises NotNowError: the
-        kubelet then tries again.
+        Raises NotNowError; the kubelet then tries again. If the reason may end by itself soon, the call first waits for
+        that, up to `seconds` or WAIT_SECONDS, the shorter of the two.
         """
         record = self._waiting.run(
             lambda _: self._try(namespace, name, uid), min(seconds, WAIT_SECONDS), f"claim {namespace}/{name}"

@@ -70,7 +70,11 @@ class Publisher:
         self.why_not = ""
 
     def _report_new_units(self, before: str, cards: Sequence[Card]) -> None:
-        """Post an event for each card family whose memory unit differs from its unit in the inventory `before`."""
+        """Post an event for each card family whose memory unit differs from its unit in the previous inventory.
+
+        A memory unit is the number of MiB for which one of the family's memory resource stands. `before` is the
+        previous inventory's text.
+        """
         try:
             known = {card.family: card.unit_mib for card in Inventory.decode(before).cards} if before else {}
         except AnnotationError:

@@ -68,7 +68,7 @@ class Reclaimer:
         return self._ended is not None
 
     def outliving(self) -> tuple[Record, ...]:
-        """The containers, as records, of pods that ended AGENT_SECONDS ago or earlier and still had processes."""
+        """The records (states) of containers whose pods ended AGENT_SECONDS ago or earlier and still had processes."""
         return self._outliving
 
     def sweep(self) -> int:
@@ -86,9 +86,10 @@ class Reclaimer:
         return sum(self._remove(record) for record in ended if record not in lingering)
 
     def _note(self, lingering: Sequence[Record]) -> None:
-        """Note when the pods of the `lingering` containers ended, and which of these outlive their pods.
+        """Note when the pods of the `lingering` containers ended, and which of these containers outlive their pods.
 
-        The pods that the first sweep finds count as ended long ago: the previous agent may have reported them.
+        A lingering container is still in use although its pod has ended. The pods that the first sweep finds count as
+        ended long ago: the previous agent may have reported them.
         """
         now = self._clock()
         before = self._ended
@@ -197,7 +198,11 @@ class Reclaimer:
         self._writable.restore()
 
     def _report_growth(self, record: Record, grown: int) -> None:
-        """Log a container's first cut; at cut number TOLD_CUTS log and post an event. Other cuts are not reported."""
+        """Log that a container's writable files were `grown` bytes too long and were cut.
+
+        The container's first cut is logged; its cut number TOLD_CUTS is logged and posted as an event. Other cuts are
+        not reported.
+        """
         self._cuts[record.key] += 1
         cuts = self._cuts[record.key]
         text = (

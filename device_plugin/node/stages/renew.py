@@ -1,8 +1,9 @@
 """Renew: gets new ids from the vendor's driver for the slices of a container that has ended and may start again.
 
-PreStartContainer does this before each start. When a container that asked by a ResourceClaim starts again, the kubelet
-does not call the agent. So the agent's loop does it as soon as the container's processes are gone. It may come too late
-for the first restart, which follows at once. Counters of dead processes in the usage region need no renewal.
+For a container that asked by limits, PreStartContainer gets the ids before each start. When a container that asked by a
+ResourceClaim starts again, the kubelet does not call the agent. So the agent's loop gets the ids as soon as the
+container's processes are gone. This may be too late for the first restart, which follows at once. Counters of dead
+processes in the usage region need no renewal.
 """
 
 import logging
@@ -53,9 +54,8 @@ class Renewer:
     def step(self) -> None:
         """Renew the slices' driver ids of each container whose processes ended since the latest step.
 
-        A container that starts again already is left alone.
-
-        Looks at nothing while no container has both a ResourceClaim and such ids.
+        A container that may be starting again already is left alone. No process is read while no container has both a
+        ResourceClaim and such ids.
         """
         records = [each for each in self._records.all() if each.claim and each.vendor_ids]
         keys = {record.key for record in records}
@@ -80,7 +80,7 @@ class Renewer:
                 self._seek(record, cgroups[record.pod])
 
     def _cgroups(self, pod: str) -> Mapping[str, int]:
-        """The cgroups of the pod's containers that have processes, each with one of these processes."""
+        """By cgroup, one process of each container of the pod; containers without processes are left out."""
         found: dict[str, int] = {}
         for process in self._processes.of(pod, 1):
             container = self._processes.container(process)
@@ -89,7 +89,7 @@ class Renewer:
         return found
 
     def _seek(self, record: Record, cgroups: Mapping[str, int]) -> None:
-        """Find the container's cgroup by the mounts of a process, if it is not known."""
+        """Find which of `cgroups` is the container's, by the mounts of a process in each, if that is not known yet."""
         if record.key in self._running:
             return
         for cgroup, process in cgroups.items():

@@ -84,7 +84,10 @@ class ResourceSlices:
         self._delay, self.why_not = FIRST_DELAY, ""
 
     def _write(self, name: str, family: str, cards: Sequence[Card], stored: StoredSlice | None) -> None:
-        """Write the ResourceSlice unless the stored one is what this agent wrote last, for the same cards."""
+        """Write the ResourceSlice `name` of these cards, unless the `stored` one is up to date.
+
+        It is up to date if this agent wrote it last, for the same cards.
+        """
         bare = resource_slice(self._node, family, cards, 0)
         if stored is not None and self._written.get(name) == (bare, stored.version):
             return

@@ -87,7 +87,7 @@ class Starter:
 class Waiting:
     """Repeats a refused call of the kubelet while the cause may end soon; at most `most` calls wait at a time.
 
-    Each call has a thread of the server that got it, and other calls need threads too.
+    A waiting call keeps a thread of the server that got it, and other calls need threads too.
     """
 
     def __init__(self, most: int) -> None:
@@ -99,10 +99,10 @@ class Waiting:
         self._stop.set()
 
     def run(self, attempt: Callable[[bool], Answer], seconds: float, name: str) -> Answer:
-        """Returns what `attempt` returns; repeats it for `seconds` at most.
+        """Returns what `attempt` returns. After a NotNowError that may end by waiting, `attempt` is repeated.
 
-        It is repeated after a NotNowError that may end by waiting. The argument of `attempt` is false at first, and
-        true when it is repeated. Raises the last NotNowError, which is logged with the `name`.
+        It is repeated for up to `seconds`. It gets false at the first call, and true when it is repeated. The last
+        NotNowError is logged with the `name`, and raised.
         """
         deadline = time.monotonic() + seconds
         try:

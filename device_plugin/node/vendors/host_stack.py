@@ -57,7 +57,10 @@ class HostStack:
         return [host for host in self._wanted.values() if not self._machine.host_file(host)]
 
     def devices(self, pcis: Iterable[str]) -> Iterator[DeviceNode]:
-        """The primary DRM nodes of the cards at these PCI addresses; empty if no setting or default is CARD_NODE."""
+        """The primary DRM nodes of the cards at these PCI addresses; empty unless the settings ask for these nodes.
+
+        The entry CARD_NODE asks for them, in the setting `mounts` or in the vendor's defaults.
+        """
         for pci in pcis if self._card_nodes else ():
             for path in self._machine.matching(f"sys/bus/pci/devices/{pci}/drm/card*"):
                 yield self._machine.device(f"dev/dri/{path.rpartition('/')[2]}")
@@ -77,7 +80,7 @@ def problem(wanted: str, state: str) -> str:
 
 
 def _by_place(wanted: Iterable[str]) -> dict[str, str]:
-    """The paths on the node, by the path in the container; CARD_NODE is left out."""
+    """The node's paths in these entries of `mounts`, by their paths in the container; CARD_NODE is left out."""
     pairs = (_paths(path) for path in wanted if path != CARD_NODE)
     return {inside: host for host, inside in pairs}
 

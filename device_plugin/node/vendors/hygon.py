@@ -81,7 +81,11 @@ class Pipes:
         self._left[card, vendor_id] = self._clock()
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """The pipes (numbers) of a container's slices by card uuid, read from its vdev files: file i is for card i."""
+        """The pipes (numbers) of a container's slices by card uuid, read from the container's vdev files.
+
+        Vdev file number i belongs to card number i of `cards`. `text` returns the text of a file by its name; None if
+        it cannot be read.
+        """
         pipes = ((card, vdev.pipe_of(text(vdev.file_name(i)) or "")) for i, card in enumerate(cards))
         return {card: pipe for card, pipe in pipes if pipe is not None}
 
@@ -191,7 +195,7 @@ class Hygon(Rocm):
         return ""
 
     def _cut(self) -> Mapping[str, str]:
-        """By PCI address of a card that another program has cut: the reason why it cannot be shared, as text."""
+        """By PCI address, each card that another program has cut, and the reason why it cannot be shared, as text."""
         found: dict[str, str] = {}
         for path in self._machine.matching(CUT)[:MOST_FILES]:
             if pci := _PCI.search(self._text_if_any(path)):
@@ -201,7 +205,10 @@ class Hygon(Rocm):
         return found
 
     def _model(self, node: str, values: Mapping[str, int], pci: str) -> str:
-        """The model as the driver's package on the node names it; if that has no name, as our table names it."""
+        """The model as the driver's package on the node names it; if the package does not name it, as Rocm finds it.
+
+        `values` are the properties of `node`, the card's node in the KFD topology; `pci` is the card's PCI address.
+        """
         table = {
             int(device, 16): name
             for device, name in _MODEL.findall(self._text_if_any(MODEL_TABLE)[:MOST_TEXT])

@@ -61,7 +61,7 @@ class KfdProcesses(ProcessFigures[KfdCard]):
         return self._figure(f"{process}/vram_{card.gpu_id}", MAX_MEM_BYTES)
 
     def has_queue(self, process: int, card: KfdCard) -> bool:
-        """True if the process has a queue on the card, among its first QUEUES."""
+        """True if one of the process's first QUEUES queues is on the card."""
         try:
             queues = self._machine.names(f"{FOLDER}/{process}/queues")
         except OSError:

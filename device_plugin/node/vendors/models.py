@@ -14,9 +14,10 @@ NO_NAME = "ip discovery"
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of one PCI vendor's cards: by device; by device and revision, which is more exact; by target.
+    """The names of one PCI vendor's card models, in three tables: by device, by device and revision, and by target.
 
-    A target is the `gfx_target_version` of the KFD topology: 90306 is gfx936.
+    The table with revisions is more exact than the first. A target is the `gfx_target_version` of the KFD topology:
+    90306 is gfx936.
     """
 
     by_device: Mapping[int, str]
@@ -24,7 +25,7 @@ class Models:
     by_target: Mapping[int, str] = field(default_factory=dict)
 
     def known(self, device: int, revision: int | None) -> str:
-        """The model with these ids; empty if it is not in the tables. A `revision` of None is not known."""
+        """The model with these PCI ids; empty if it is not in the tables. `revision` is None if not known."""
         exact = None if revision is None else self.by_revision.get((device, revision))
         return exact or self.by_device.get(device, "")
 

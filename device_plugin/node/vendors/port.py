@@ -63,9 +63,9 @@ class FoundCard(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Generic[P]):
-    """All cards of a vendor on a machine, and a text for each card that could not be read.
+    """All cards of a vendor on a machine. `problems` has a text for each card that could not be read.
 
-    `others` are the cards that another vendor made and the same driver runs: their PCI vendor ids, by PCI address.
+    `others` are cards of another vendor that the same driver runs: their PCI vendor ids, by PCI address.
     """
 
     cards: tuple[FoundCard[P], ...]
@@ -86,9 +86,10 @@ class CardUsage:
 
 @dataclass(frozen=True, slots=True)
 class CardSlice(Generic[P]):
-    """A container's slice of one card, reduced to what the card has now. `vendor_id` is its id from VendorIds.
+    """A container's slice of one card, reduced to what the card has now.
 
-    `request` is the container's limit that decided the memory, as vgpu.conf writes it.
+    `vendor_id` is the id by which the card's driver distinguishes the slice; None if the driver needs no ids. `request`
+    is the container's limit that decided the memory, as vgpu.conf writes it.
     """
 
     card: Card
@@ -101,9 +102,10 @@ class CardSlice(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class ContainerFiles(Generic[Family]):
-    """The files, devices and variables of a container. `limits` go into vgpu.conf, in the order of its slices.
+    """The files, devices and variables that a container gets for its slices.
 
-    `texts` are files by name, written to the container's folder and mounted at the vendor's `container_path`.
+    `limits` are the slices' limits for vgpu.conf, in the order of the slices. `texts` has the text of each file by the
+    file's name; the files are written to the container's folder and mounted at the vendor's `container_path`.
     """
 
     limits: Sequence[CardLimit[Family]]
@@ -138,7 +140,7 @@ class VendorIds(Protocol):
     """The ids with which a driver distinguishes the slices of a card. The caller holds a lock."""
 
     def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
-        """An id for a slice of the card, not one of `taken`. Raises NoVendorIdError if none is free now.
+        """An id for a slice of the card that is not in `taken`. Raises NoVendorIdError if none is free now.
 
         `before` is the id that the container had at its previous start.
         """
@@ -147,9 +149,10 @@ class VendorIds(Protocol):
         """Note that the slice with this driver's id has just ended."""
 
     def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
-        """The ids by card, read from a container's files because its record was lost; cards without an id are left out.
+        """The ids of a container's slices by card, read from the container's files because its record was lost.
 
-        `text` returns the text of the container's file of a name, None if it cannot be read.
+        Cards without an id are left out. `text` returns the text of a file of the container by its name; None if it
+        cannot be read.
         """
 
 
@@ -220,9 +223,9 @@ class Vendor(Protocol[P]):
         """The kernel's figures of the processes that use the cards."""
 
     def driver_slices(self, payload: P) -> Mapping[int, int] | None:
-        """The slices of the card that processes use now, as the driver shows them: limits in bytes, by vendor id.
+        """The memory limits, in bytes, of the card's slices that processes use now, by the driver's ids of the slices.
 
-        None if the driver enforces no slices; the library alone does then.
+        None if the driver enforces no slices; only the library does then.
         """
 
     def rivals(self, signs: Callable[[], NodeSigns]) -> Sequence[str]:
@@ -239,7 +242,7 @@ class Vendor(Protocol[P]):
         """
 
     def missing_mounts(self) -> Sequence[str]:
-        """The paths that the setting `mounts` gives to the vendor's containers and that are not on the node."""
+        """The paths that the setting `mounts` names for this vendor's containers and that do not exist on the node."""
 
     def container_path(self, name: str) -> str | None:
         """The container's path for the vendor's file `name` (ContainerFiles.texts); None if there is no such file."""

@@ -178,7 +178,10 @@ class Rocm(Vendor[KfdCard]):
         return [self._machine.device(f"dev/{name}") for name in names]
 
     def _card(self, node: str, values: Mapping[str, int], pci: str) -> FoundCard[KfdCard]:
-        """The card that a topology node of the driver describes."""
+        """The card that a topology node of the driver (KFD) describes.
+
+        `values` are the properties of the topology node `node`; `pci` is the card's PCI address.
+        """
         unique, hive = values.get("unique_id", 0), values.get("hive_id", 0)
         payload = KfdCard(
             gpu_id=self._integer(f"{node}/gpu_id"),
@@ -204,9 +207,9 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def _most_slices(self, target: int) -> int:
-        """The most slices of a card with this `gfx_target_version`.
+        """The largest number of slices for a card with this `gfx_target_version`.
 
-        Fewer from gfx12 on, where a card has few queues.
+        The number is smaller from gfx12 on, where a card has few queues.
         """
         if target // 10000 < FIRST_FEW_QUEUES:
             return self.MAX_SLICES
@@ -229,7 +232,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def _product(self, pci: str) -> str:
-        """The name that the vendor wrote into the card; empty if it has none, or if it cannot stand in a list."""
+        """The name that the vendor wrote into the card; empty without one, or if a list cannot hold it."""
         try:
             text = self._name(f"{PCI_DEVICES}/{pci}/product_name")
         except BrokenFileError:
