@@ -41,7 +41,7 @@ Said = TypeVar("Said")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Each agent is asked every `seconds`, and no more than `per_second` agents in a second."""
+    """The rate of questions: each agent is asked every `seconds`, and at most `per_second` agents in one second."""
 
     seconds: float = 15.0
     per_second: float = 50.0
@@ -152,7 +152,7 @@ class AgentPoller(Generic[Said]):
 
 
 def read_loads(address: str) -> Mapping[str, Load]:
-    """Returns the loads of an agent's cards, by uuid; without cards whose driver does not report the memory in use.
+    """Returns the loads of an agent's cards, by uuid. Cards whose driver does not report the used memory are left out.
 
     `address` is host:port. Raises OSError if the agent does not answer in time, ValueError for a malformed answer.
     """

@@ -144,11 +144,11 @@ class FilterCalls:
         return pod, names
 
     def begun(self, beginning: bytes, length: int) -> tuple[Pod, Sequence[str]] | None:
-        """Returns the pod of a call whose first bytes are known, and the last list of nodes for an equal call.
+        """Returns the pod of a call of which only the beginning has arrived, and the nodes of the last equal call.
 
-        `length` is the length of the whole call in bytes. None if no equal call is cached, or if its list of nodes had
-        another length in bytes. Lists of one length are nearly always equal, but not certainly: use the list only where
-        a wrong one does no harm.
+        `length` is the length of the whole call in bytes. Returns None if no equal call is cached, or if the cached
+        list of nodes had another length in bytes. Lists of one length are nearly always equal, but not certainly: use
+        the list only where a wrong one does no harm.
         """
         at = beginning.find(_NAMES)
         pod, last = (at > 0 and self._pods.get(beginning[:at])) or (None, None)
@@ -158,7 +158,7 @@ class FilterCalls:
         return pod, names
 
     def _listed(self, text: bytes) -> "Names":
-        """The list with this text, or an equal list that is cached."""
+        """Returns the list of names with this JSON text, or a cached list with the same names in any order."""
         new = Names(text)
         known = self._lists.get(new.key)
         if known is None:
@@ -192,7 +192,11 @@ class FilterAnswers:
     def __call__(
         self, nodes: Sequence[str], failed: NodeTexts, hopeless: NodeTexts, error: str
     ) -> Sequence[bytes]:
-        """Returns the answer to a /filter call as bytes, in pieces."""
+        """Returns the answer to a /filter call as bytes, in pieces.
+
+        `nodes` are the nodes that can take the pod. `failed` has the texts of refused nodes, and `hopeless` the texts
+        of refused nodes on which no eviction helps. `error` is the error of the whole call.
+        """
         names = msgspec.json.encode(tuple(nodes))
         return (
             b'{"NodeNames":', names, b',"FailedNodes":', self._texts(failed, short=False),
@@ -213,7 +217,10 @@ class FilterAnswers:
 
 
 def _shortened(nodes_by_text: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Each text with the names of its nodes; for more than MOST_NAMED nodes, one name and the number of nodes."""
+    """Yields each text with the names of its nodes.
+
+    If a text has more than MOST_NAMED nodes, only one name is given, and the text begins with the number of the others.
+    """
     for text, names in nodes_by_text.items():
         many = len(names) > MOST_NAMED
         yield (f"and {len(names) - 1} others {text}", names[:1]) if many else (text, names)
@@ -235,7 +242,7 @@ NamesKey = tuple[int, int]
 
 
 class Names(Sequence[str]):
-    """Names of nodes, kept as the text of a JSON list; the text is decoded only if a caller needs more than `in`.
+    """Names of nodes, kept as the text of a JSON list; the operator `in` searches this text without decoding it.
 
     A list has thousands of names, and most callers only ask whether a certain name is in it. Names of objects have no
     characters that JSON would escape. Two lists are equal if they have the same names in any order, because
@@ -280,7 +287,7 @@ class Names(Sequence[str]):
 
     @cached_property
     def key(self) -> NamesKey:
-        """The key of this list."""
+        """The length of the list's text, and a hash of its names in any order: lists with equal keys count as equal."""
         summed = name_sum(self._text)
         return len(self._text), hash(frozenset(self._read)) if summed is None else summed
 

@@ -28,10 +28,10 @@ TEXT, OPENMETRICS = prometheus.CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYP
 
 
 class Exposition:
-    """The application of /metrics: the samples of `read`, in OpenMetrics for a client that accepts it.
+    """The application of /metrics: answers with the samples of `read`, in OpenMetrics for a client that accepts it.
 
-    A cached text is dropped when `leads` returns another value than before: a replica that does not lead any more must
-    not export the metrics of the leader.
+    A cached text is dropped when `leads` returns another value than before: a replica that is no longer the leader must
+    not export the leader's metrics.
     """
 
     def __init__(
@@ -53,9 +53,10 @@ class Exposition:
 
 
 class _KeptText:
-    """Returns the cached text, or a new one. While one thread makes a new text, the others get the old text.
+    """Caches one text for scrapes: a call returns the cached text, or a new one if the cached text is too old.
 
-    If there is no old text, or `leads` has changed since, they wait for the new one.
+    While one thread makes a new text, other threads get the old text. They wait for the new one if there is no old
+    text, or if `leads` returns another value than for the old text.
     """
 
     def __init__(
@@ -89,8 +90,8 @@ class _KeptText:
 class _Text:
     """A text for scrapes, and its gzip form once a client asks for that.
 
-    `led` is the value that `leads` of Exposition returned when the text was made. Once it returns another value, the
-    text is outdated.
+    `led` is the value that the function `leads` returned when the text was made. Once `leads` returns another value,
+    the text is outdated.
     """
 
     def __init__(self, plain: bytes, *, led: object) -> None:
@@ -154,7 +155,10 @@ def read_samples(text: str, name: str, most: int) -> Iterator[tuple[Mapping[str,
 
 
 def _lines(text: str, head: str) -> Iterator[str]:
-    """Yields the lines of a metric; `head` is a line feed and its name. Lines over LONGEST characters are left out."""
+    """Yields the lines of a metric; `head` is a line feed and the metric's name.
+
+    Lines of more than LONGEST characters are left out.
+    """
     at = text.find(head)
     while at >= 0:
         start, end = at + 1, text.find("\n", at + 1)

@@ -64,9 +64,9 @@ class ProcProcesses:
                 self._by_pod.setdefault(container[0], {}).setdefault(container[1], []).append(process)
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
-        """Returns the processes with the lowest numbers in each container of the pod, its sandbox included.
+        """Returns the processes with the lowest numbers in each container of the pod of this UID, its sandbox included.
 
-        At most `most` of each container are returned (None: PROCESSES), as the last `look` found them.
+        At most `most` processes of each container are returned, as the last `look` found them; PROCESSES if None.
         """
         return [
             process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]
@@ -77,7 +77,7 @@ class ProcProcesses:
         return list(self._by_pod)
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
-        """Returns mountinfo of a process, MOUNT_BYTES at most, and true if that is all; None if the process is gone."""
+        """Returns mountinfo of a process, cut to MOUNT_BYTES, and whether it is whole; None if the process is gone."""
         try:
             with (self._proc / str(process) / "mountinfo").open("rb") as file:
                 text = file.read(MOUNT_BYTES + 1)
@@ -133,7 +133,7 @@ class ProcProcesses:
 
 
 def _head(path: str, most: int) -> str:
-    """Returns the first `most` bytes of a file at most, in one read. Raises OSError."""
+    """Returns at most the first `most` bytes of a file as text, from one read. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, most).decode(errors="replace")
@@ -142,7 +142,7 @@ def _head(path: str, most: int) -> str:
 
 
 class CgroupProcesses:
-    """Tells by their cgroups which pods still have processes. `root` is the cgroup tree (/sys/fs/cgroup)."""
+    """Finds which pods still have processes, by the pods' cgroups. `root` is the cgroup tree (/sys/fs/cgroup)."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,7 +1,7 @@
 """Reads YAML that people write. A malformed or too costly text raises an error with one sentence.
 
 A file of 300 bytes whose aliases name one another can stand for gigabytes ("billion laughs"), or have no end. So the
-events of the parser, of which there are no more than characters, are counted before a value is made.
+parser's events are counted before a value is made; a text has no more events than characters.
 """
 
 import re
@@ -56,7 +56,7 @@ def parse(text: str) -> Any:
 
 
 def events(text: str) -> Iterator[yaml.Event]:
-    """The events of the text, with their places in it. Raises NotYamlError, and the errors of PyYAML's parser."""
+    """PyYAML's events for the text, each with its place in it. Raises NotYamlError, and the errors of its parser."""
     return _counted(text, _LOADER)
 
 
@@ -96,7 +96,7 @@ def _text(file: str) -> str:
 
 
 def _problem(error: Exception) -> str:
-    """Place and reason of an error in _UNREADABLE as a sentence."""
+    """The place and the reason of an error, as a sentence. `error` is one of the exceptions in _UNREADABLE."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)

@@ -30,7 +30,7 @@ _NO_TLS = (
 
 
 def lost_text(error: Exception) -> str:
-    """Returns the reason why there is no answer, as text for people. `error` is one of LOST."""
+    """Returns the reason why there is no answer, as text for people. `error` is one of the exceptions in LOST."""
     if isinstance(error, httptools.HttpParserError):
         return "it does not answer in HTTP: if it speaks TLS, its address begins with https://"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -74,8 +74,8 @@ class Connection:
     def ask(self, request: bytes, silence: float, deadline: float = math.inf) -> None:
         """Send a request and read the answer's head.
 
-        The server may be silent for `silence` seconds at a time. With a `deadline` on the monotonic clock it must have
-        sent all before that instead, however it spreads its bytes.
+        `silence` is the longest time in seconds that the server may send nothing. A `deadline` on the monotonic clock
+        replaces it: the server must have sent the whole answer by then, however it spreads its bytes.
         """
         self.complete = self.keeps = False
         self.status = 0
@@ -119,7 +119,10 @@ class Connection:
             raise ConnectionResetError("the server sent more than one answer")
 
     def _done(self, call: Callable[[Given], Got], given: Given, event: int) -> Got:
-        """The result of a call on the socket, which is repeated until the socket is ready: for `event`, if not TLS."""
+        """Returns the result of `call(given)` on the socket; the call is repeated until the socket is ready.
+
+        `event` is the event to poll for; on a TLS socket, TLS itself says which event it needs.
+        """
         while True:
             try:
                 return call(given)
@@ -139,7 +142,7 @@ class Connection:
     # llhttp calls these.
 
     def on_message_begin(self) -> None:
-        """Note an answer that begins after the end of the last one, which no request asked for."""
+        """Note whether this answer begins after the end of the last one: no request asked for it then."""
         self._unasked = self.complete
 
     def on_headers_complete(self) -> None:

@@ -1,4 +1,4 @@
-"""Bounds on clients of our server: a slow one ends at its deadline, and together they cannot take every thread."""
+"""Limits the clients of our server: a slow one ends at its deadline, and all together they cannot take every thread."""
 
 import contextlib
 import select
@@ -135,7 +135,7 @@ class ConnectionLimit:
             return True
 
     def leave(self, client: Client) -> None:
-        """Stop counting a connection. Call it before the close, while no other connection can have its descriptor."""
+        """Stop counting a connection. Call it before the close: later another connection may have its descriptor."""
         with self._lock:
             self._open.discard(client)
 

@@ -50,15 +50,15 @@ class Reader:
 
     @property
     def received(self) -> int:
-        """The bytes of the request that is incomplete; 0 before its first byte.
+        """The number of bytes received of the incomplete request; 0 before its first byte.
 
-        It leaves out bytes of the head that came in one piece with the end of the request in front of it.
+        Bytes of its head that came in one piece with the end of the previous request are not counted.
         """
         return self._heads + self._length if self._under_way else 0
 
     @property
     def begun(self) -> tuple[RawRequest, int] | None:
-        """The request whose body is incomplete, with the beginning of the body, and the length of the whole body.
+        """The request whose body has arrived in part, with that part, and the length of the whole body in bytes.
 
         None if there is no such request, or the length is not known.
         """
@@ -144,9 +144,9 @@ def answer(app: App, request: RawRequest) -> Sequence[bytes]:
 
 
 def early_answer(app: EarlyApp, request: RawRequest, length: int) -> Sequence[bytes] | None:
-    """Returns the answer to a request whose body has begun, `length` bytes in all; None if the whole body is needed.
+    """Returns the answer to a request of which only a part of the body has arrived; None if the whole body is needed.
 
-    Raises BadRequestError and the application's own errors.
+    `length` is the length of the whole body in bytes. Raises BadRequestError and the application's own errors.
     """
     given = app(_decoded(request), length)
     return None if given is None else _answered(given, request)

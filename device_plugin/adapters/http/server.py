@@ -41,10 +41,11 @@ CLOSE_SECONDS, AGAIN_SECONDS = 5.0, 0.1
 class Server:
     """Serves `app` at `listen` until it is closed, each connection in a thread. `port` is the port that is in use.
 
-    With `early`, a request is answered as soon as the beginning of its body is enough; the rest is dropped unread.
+    `early` answers a request as soon as the beginning of its body is enough; the rest of the body is dropped unread.
+    `silence` is the number of seconds that a client has to send a request, and again to receive the answer.
 
-    A client address has at most `per_address` connections, by default a quarter of the `threads`. On a loopback address
-    only our own programs connect, without a limit.
+    `per_address` is the largest number of connections of one client address, by default a quarter of the `threads`. On
+    a loopback address, where only our own programs connect, there is no limit by default.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Server:
     def _next(self, client: Client, reader: Reader) -> RawRequest | None:
         """Returns the client's next whole request; None if the client has closed the connection, or the server closes.
 
-        Requests before it that can be answered early are answered.
+        Requests that can be answered by the beginning of their body are answered here, and not returned.
         """
         while not self._closing.is_set():
             if reader.ready:
@@ -206,7 +207,10 @@ class Server:
 
 
 def address(listen: str) -> tuple[str, int]:
-    """Returns host and port of `127.0.0.1:9400`, `[::1]:9400` or `:9400`. Raises ValueError for another form."""
+    """Returns host and port of an address such as `127.0.0.1:9400`, `[::1]:9400` or `:9400`.
+
+    Raises ValueError for another form.
+    """
     host, colon, port = listen.rpartition(":")
     if not colon or not re.fullmatch("[0-9]+", port):
         raise ValueError(f"{listen!r} is no address: write host:port, such as 127.0.0.1:9400")

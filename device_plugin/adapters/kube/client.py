@@ -62,8 +62,9 @@ Item = TypeVar("Item")
 class KubeClient:
     """A client of one API server, for any thread. `component` is our name in events.
 
-    Pods keep only the limits of `resources`; None keeps those of all extended resources. With `brief_ends`, a pod that
-    a watch shows as gone has only its names, node and phase. A page of a list of metadata has `metadata_items` objects.
+    Decoded pods keep only the limits of the extended `resources`; None keeps all. With `brief_ends`, a pod that a watch
+    shows as gone has only its names, node and phase. `metadata_items` is the number of objects in one page of a list of
+    metadata. `timeout` is in seconds.
     """
 
     def __init__(
@@ -356,7 +357,10 @@ def _preconditions(of: Named) -> Object:
 
 @contextmanager
 def _conflict_means_gone() -> Iterator[None]:
-    """Raise GoneError in place of ConflictError: a conflict about the UID means that another object has the name."""
+    """A context that raises GoneError in place of ConflictError.
+
+    A conflict about the UID means that another object has the name now.
+    """
     try:
         yield
     except ConflictError as error:

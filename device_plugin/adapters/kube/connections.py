@@ -119,7 +119,7 @@ class Connections:
 
 @contextmanager
 def _named(kind: str, file: str | None) -> Iterator[None]:
-    """Put the file's name into the text of an OSError that is raised within this context."""
+    """A context that puts `kind` and the file's name into the text of an OSError that is raised within it."""
     try:
         yield
     except OSError as error:

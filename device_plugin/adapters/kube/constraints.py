@@ -27,12 +27,12 @@ _tolerations = decoder(list[structs.RawToleration])
 
 
 def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeConstraints:
-    """Returns the constraints on nodes for pods of this spec, which request these extended resources.
+    """Returns the constraints on nodes for pods of this spec, which request the extended `resources`.
 
     UNKNOWN if the constraints cannot be decoded, or exceed MOST_WORDS, MOST_TOLERATIONS or MOST_CHARACTERS.
 
-    A taint with the name of such a resource counts as tolerated: the admission plugin ExtendedResourceToleration adds
-    the toleration to pods, but not to templates.
+    A taint with the name of one of `resources` counts as tolerated: the admission plugin ExtendedResourceToleration
+    adds the toleration to pods, but not to templates.
     """
     try:
         selector = {} if bytes(spec.node_selector) in _NOTHING else _selector(spec.node_selector)
@@ -89,7 +89,7 @@ def _of_pod(node: str, selector: dict[str, str]) -> Iterator[Requirement]:
 
 
 def _says(term: structs.NodeTerm) -> bool:
-    """False for a term without any requirement, which no node meets."""
+    """True if the term has any requirement. A term without requirements is met by no node."""
     return bool(term.match_expressions or term.match_fields)
 
 
@@ -101,7 +101,10 @@ def _term(term: structs.NodeTerm) -> tuple[Requirement, ...]:
 
 
 def _requirements(written: Iterable[structs.NodeRequirement], *, by_name: bool) -> Iterator[Requirement]:
-    """Yields the requirements with known operators; the others are left out, and so count as met."""
+    """Yields the requirements with known operators; the others are left out, and so count as met.
+
+    `by_name` is true for requirements on the node's name, and false for requirements on its labels.
+    """
     for each in written:
         try:
             operator = Operator(each.operator)

@@ -42,8 +42,8 @@ class CredentialPlugin:
     def __init__(self, entry: object, path: str, folder: Path, cluster: Entry) -> None:
         """Run the plugin once. `entry` is the value of `exec` of a user in the kubeconfig at `path`.
 
-        Raises EndpointError. `folder` is the folder of the file that has the user, since several files may make one
-        kubeconfig. `cluster` describes the cluster, for a plugin that wants it.
+        `folder` is the folder of the file that has the user: a kubeconfig may consist of several files. `cluster`
+        describes the cluster, for a plugin that asks for it. Raises EndpointError.
         """
         if not isinstance(entry, dict) or not isinstance(entry.get("command"), str) or not entry["command"]:
             raise EndpointError(f"kubeconfig {path}: credential plugin: write its command")

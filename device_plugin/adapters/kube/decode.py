@@ -120,7 +120,7 @@ def listed(text: Text) -> Page:
 
 
 def metadata_listed(text: Text) -> tuple[Sequence[Metadata], str, str]:
-    """Returns items, version and next token as `listed` does, with the items decoded to Metadata.
+    """Returns the items of a list decoded to Metadata, the list's resource version, and the token for the next page.
 
     One pass does it, because a large cluster's list has 200 MB. Raises DecodeError if an item cannot be decoded.
     """
@@ -177,16 +177,15 @@ def status(text: Text) -> tuple[int, str, str]:
 
 
 def _labels(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Returns the labels with our prefix, whose values Kubernetes bounds."""
+    """Returns the labels whose keys have our prefix. Values are not cut: Kubernetes limits their length."""
     return dict(ours(kept, PREFIX))
 
 
 def _annotations(kept: Mapping[str, str] | None) -> Mapping[str, str]:
     """Returns the METADATA_ANNOTATIONS, each cut to one character more than its longest allowed text.
 
-    So a text that is too long is still seen as too long.
-
-    Each is looked up by its name, so that annotations that a tenant adds neither hide ours nor take memory.
+    So a text that is too long is still seen as too long. Each of these annotations is looked up by its name:
+    annotations that a tenant adds neither hide ours nor take memory.
     """
     if not kept:
         return {}

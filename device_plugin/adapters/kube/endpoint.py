@@ -27,7 +27,8 @@ class Endpoint:
     """The address of an API server and the credentials for it. `ca`, `cert` and `key` are files.
 
     `authorization` returns the value of the Authorization header, and `headers` are sent in addition. The server's
-    certificate must be for `name`, or else for the host of `url`; it is not checked unless `verified`.
+    certificate must be for `name`; if that is None, for the host of `url`. The certificate is not checked if `verified`
+    is false.
     """
 
     url: str
@@ -114,7 +115,7 @@ def is_host(name: str) -> bool:
 
 
 def nobody() -> None:
-    """Returns no header, for a server that asks for no credentials or for a certificate."""
+    """Returns None, so that no Authorization header is sent: the server wants a certificate or no credentials."""
 
 
 def bearer(file: Path) -> Callable[[], str]:

@@ -33,7 +33,7 @@ _decoded = decoder(structs.RawJob)
 
 
 class JobMetadata(TypedDict):
-    """The fields of a Job that are in its metadata; see Job."""
+    """The fields of the core type Job that come from a Job's metadata."""
 
     namespace: str
     name: str
@@ -122,6 +122,6 @@ def _conditions(status: structs.RawJobStatus) -> Iterator[JobCondition]:
 
 
 def _kept(status: structs.RawJobStatus) -> str:
-    """Returns the text of the engine's own condition; empty if there is none."""
+    """Returns the message of the condition that the job engine itself keeps in the Job's status; empty without it."""
     found = (raw.message for raw in status.conditions or () if raw.type == annotations.RESIZE)
     return next(found, "")[: _KEPT + 1]

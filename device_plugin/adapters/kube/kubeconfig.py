@@ -39,9 +39,10 @@ _AGENT = ("client-certificate", "client-key")
 
 @dataclass(frozen=True, slots=True)
 class KubeContext:
-    """A context of a kubeconfig: its cluster, its user, both with absolute paths, and its namespace.
+    """A context of a kubeconfig: its cluster, its user and its namespace.
 
-    `path` is the path of the kubeconfig. `user_folder` is the folder of the file that has the user.
+    Paths in `cluster` and `user` are absolute. `path` is the path of the kubeconfig. `user_folder` is the folder of the
+    file that has the user.
     """
 
     path: str
@@ -118,7 +119,10 @@ class KubeContext:
         return {key: value for key, value in told.items() if value}
 
     def _text(self, entry: Entry, key: str) -> str | None:
-        """Returns the text of a key; None if it is empty or missing. Raises EndpointError if it is not text."""
+        """Returns the text that `entry` has under `key`; None if it is empty or missing.
+
+        Raises EndpointError if the value is not one line of text.
+        """
         value = entry.get(key)
         if value in (None, ""):
             return None
@@ -268,7 +272,7 @@ def _constant(header: str) -> Callable[[], str]:
 def _of_library(path: str, user: Entry) -> Callable[[], str | None]:
     """Returns a function that returns the Authorization header of a user with an auth-provider.
 
-    The package `kubernetes` makes the header. Both functions raise EndpointError.
+    The package `kubernetes` makes the header. This function and the returned function raise EndpointError.
     """
     name = str((user["auth-provider"] or {}).get("name")) if isinstance(user["auth-provider"], dict) else ""
     try:

@@ -21,9 +21,11 @@ def requested(
     whole: Amounts,
     overhead: Amounts,
 ) -> HostAmounts:
-    """Returns the sum of a pod's requests: main containers, init containers (true: sidecar), whole pod, overhead.
+    """Returns the CPU, memory and disk that a pod requests in total, as kube-scheduler adds them up.
 
-    Sidecars add to every later container (KEP-753). Requests of the pod as a whole override the sum (KEP-2837).
+    `mains` are the requests of the main containers, and `inits` those of the init containers, with true for a sidecar.
+    Sidecars add to every later container (KEP-753). `whole` are the requests of the pod as a whole, which override the
+    sum (KEP-2837). The pod's `overhead` is added.
     """
     sidecars, starting = NOTHING, NOTHING
     for own, sidecar in inits:

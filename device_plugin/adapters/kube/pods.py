@@ -54,7 +54,7 @@ _EMPTY: _Resources = ({}, NOTHING, (), ())
 
 
 class _Asked(NamedTuple):
-    """A container: its kept limits, the CPU, memory and disk that it requests, and the ResourceClaims that it uses."""
+    """A pod's container, with its kept limits, its requests of CPU, memory and disk, and the ResourceClaims it uses."""
 
     name: str
     kind: ContainerKind
@@ -157,7 +157,10 @@ def template_pod(namespace: str, raw: structs.RawTemplate, resources: Resources)
 
 
 def _asked(spec: structs.PodSpec, resources: Resources) -> Sequence[_Asked]:
-    """Returns the init containers, then the main ones. Raises DecodeError."""
+    """Returns the containers of a pod's spec, the init containers first. Raises DecodeError.
+
+    `resources` are the extended resources whose limits are kept; None keeps all.
+    """
     found = [_asked_by(raw, _init_kind(raw), resources) for raw in spec.init_containers or ()]
     found += [_asked_by(raw, ContainerKind.MAIN, resources) for raw in spec.containers]
     return found
@@ -168,11 +171,12 @@ def _asked_by(raw: structs.RawContainer, kind: ContainerKind, resources: Resourc
 
 
 def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
-    """Returns the containers with limits that are kept or with claims, and the containers that the grant names.
+    """Returns the containers that have kept limits or claims, and the containers that the grant names.
 
-    A pod may have thousands of containers, and a container thousands of resources that no node offers. Without a grant,
-    MAX_CONTAINERS + 1 containers are kept at most, so that a pod with too many is still refused. A pod with a grant was
-    not refused; its grant may name containers whose resources are no longer configured.
+    A pod may have thousands of containers, and a container thousands of resources that no node offers. For a pod
+    without a grant, MAX_CONTAINERS + 1 containers are kept at most, so that a pod with too many is still refused. For a
+    pod with a grant all are kept: it was not refused, and its grant may name containers whose resources are no longer
+    configured.
     """
     found = [
         Container(name, kind, limits, claims, of_claims)
@@ -185,10 +189,10 @@ def _asking(asked: Iterable[_Asked], grant: str) -> tuple[Container, ...]:
 def _claims(
     asking: Iterable[Container], spec: structs.PodSpec, made: Iterable[structs.PodClaim] | None
 ) -> Mapping[str, str]:
-    """Returns the names of the pod's ResourceClaims, by their names in the spec: those that containers use come first.
+    """Returns the names of the pod's ResourceClaims, by the names that the spec gives them.
 
-    `made` are the claims in the status, made from templates. One more than MAX_CLAIMS is kept, so that a pod with too
-    many is still refused.
+    Claims that containers use come first. `made` are the claims in the pod's status, which were made from templates.
+    One more than MAX_CLAIMS is kept, so that a pod with too many is still refused.
     """
     used = {name for container in asking for name in container.claims}
     written = sorted(spec.resource_claims or (), key=lambda claim: claim.name not in used)[: MAX_CLAIMS + 1]

@@ -84,7 +84,10 @@ class Volume(Struct):
 
 
 class PodClaim(Struct):
-    """A ResourceClaim in a pod's spec or in its status; in the spec without a name if it is made from a template."""
+    """A ResourceClaim in a pod's spec or in its status. `name` is the claim's name within the pod.
+
+    `resource_claim_name` is the name of the object; None in the spec if the claim is made from a template.
+    """
 
     name: str = ""
     resource_claim_name: str | None = None

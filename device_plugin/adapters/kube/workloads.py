@@ -92,7 +92,10 @@ def _sets(written: Sequence[PodSet], namespace: str, resources: Resources) -> Se
 
 
 def _problem(kind: WorkloadKind, found: Object, sets: int) -> str:
-    """Returns the text on why the engine cannot start the workload of `sets` sets, and what to write; else empty."""
+    """Returns the text on why the job engine cannot start the workload, and what to write; empty if it can.
+
+    `sets` is the number of the workload's sets of pods.
+    """
     manager = _cut(found, SHOWN, "spec", "managedBy") or _cut(found, SHOWN, "spec", "runPolicy", "managedBy")
     if manager and manager not in _OWN_CONTROLLERS:
         return (
@@ -119,7 +122,7 @@ def _problem(kind: WorkloadKind, found: Object, sets: int) -> str:
 
 
 def _kept_after_its_end(kind: WorkloadKind, found: Object) -> str:
-    """Returns the text on why the workload would keep its cards after its end, and what to write; else empty."""
+    """Returns the text on why the workload would keep its cards after its end, and what to write; empty if not."""
     if kind is RAY_JOB and at(found, "spec", "shutdownAfterJobFinishes") is not True:
         return (
             "without shutdownAfterJobFinishes its RayCluster keeps the cards after the end, and KubeRay refuses a"
@@ -168,7 +171,7 @@ def _grace(written: Sequence[PodSet]) -> int:
 
 
 def _conditions(kind: WorkloadKind, found: Object) -> Iterator[JobCondition]:
-    """Yields the conditions of an end and of the suspension, under the names that Jobs have for them."""
+    """Yields the conditions that show the workload's end or its suspension, under the names that Jobs have for them."""
     if kind is RAY_JOB:
         state = _cut(found, SHOWN, "status", "jobDeploymentStatus")
         if state in _ENDS:

@@ -2,11 +2,11 @@
 
 k8s.io/kubelet/pkg/apis: pluginregistration/v1, dra/v1, dra-health/v1alpha1. The kubelet watches the folder
 plugins_registry, and registers the driver of each socket there. PluginInfo names no other endpoint, so the kubelet
-calls the driver at that same socket, by its own path of the folder.
+calls the driver at the same socket, by the path that the folder has for the kubelet.
 
-Each process has a socket of another name. If the socket of a killed agent is there when the kubelet starts, the kubelet
-dials it for 10 s, and again after 0.5, 1, 2 s and so on, up to two minutes (goroutinemap in its source); a new socket
-of the same name would be dialled no earlier.
+Each process has a socket with a new name. If the socket of a killed agent is still there when the kubelet starts, the
+kubelet dials it for 10 s, and again after 0.5, 1, 2 s and so on, up to two minutes (goroutinemap in its source). A new
+socket with the same name would have to wait for the kubelet's next try.
 """
 
 import math
@@ -138,8 +138,8 @@ class DraServer(
     ) -> pb.NodePrepareResourcesResponse:
         """Prepare all ResourceClaims of the call, or answer with one error for all of them.
 
-        The kubelet keeps the devices that it got for some claims of a call in which others failed. It asks for all of
-        them again, and then has these devices twice.
+        If only some claims of a call failed, the kubelet would keep the devices of the others. It would then ask for
+        all claims again, and have these devices twice.
         """
         deadline = _deadline(context)
         found: dict[str, pb.NodePrepareResourceResponse] = {}
@@ -200,7 +200,10 @@ def _left(deadline: float) -> float:
 
 
 def _devices(prepared: PreparedClaim) -> Iterable[pb.Device]:
-    """A ResourceClaim's devices as the kubelet expects them. Only the first names the CDI device: it is added once."""
+    """A ResourceClaim's devices as the kubelet expects them.
+
+    Only the first device names the claim's CDI device, so that the container gets the CDI device once.
+    """
     for number, each in enumerate(prepared.devices):
         yield pb.Device(
             request_names=[each.request],

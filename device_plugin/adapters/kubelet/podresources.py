@@ -39,7 +39,10 @@ class KubeletPodResources:
         self._channel.close()
 
     def list(self) -> Sequence[Holder]:
-        """Returns the answer of a List call that begins after now; waiting threads share it. Raises KubeletError."""
+        """Returns the containers that hold tickets (device IDs), from a List call that begins after now.
+
+        Threads that wait at the same time share one call. Raises KubeletError.
+        """
         with self._changed:
             wanted = self._started + 1
             while self._running and self._finished < wanted:
@@ -105,7 +108,7 @@ def _holder(pod: pb.PodResources, container: pb.ContainerResources) -> Holder:
 
 
 def _union(entries: Iterable[pb.ContainerDevices]) -> Mapping[str, frozenset[str]]:
-    """Returns the devices by resource; the kubelet's answers have an entry for each device."""
+    """Returns the device IDs of all entries by resource; the kubelet's answers have one entry for each device."""
     found: dict[str, set[str]] = {}
     for entry in entries:
         found.setdefault(entry.resource_name, set()).update(entry.device_ids)

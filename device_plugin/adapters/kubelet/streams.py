@@ -11,9 +11,9 @@ State = TypeVar("State")
 
 
 class DeviceStreams(Generic[State]):
-    """Holds the state of each device by name, and the open streams that send all of them. Safe from any thread.
+    """Holds the state of each device by name, and the open streams that send all states. Safe from any thread.
 
-    Without a change the devices are sent again every `seconds`; None: only after changes.
+    The states are also sent when `seconds` have passed without a change; if `seconds` is None, only after changes.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -46,7 +46,7 @@ class DeviceStreams(Generic[State]):
             self._changed.notify_all()
 
     def devices(self, context: grpc.ServicerContext) -> Iterator[Mapping[str, State]]:
-        """The states of all devices, each time that they are to be sent on the stream of this call, until it ends."""
+        """Yields the states of all devices each time that this call's stream must send them, until it ends."""
         gone = threading.Event()
 
         def leave() -> None:
