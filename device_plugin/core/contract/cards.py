@@ -73,7 +73,7 @@ class Card(msgspec.Struct, frozen=True, gc=False):
 
 
 class SliceState(Enum):
-    """The states of a container's slices that an agent may report, such as outliving their pod."""
+    """The states that an agent may report of a container's slices, such as used by processes that outlive their pod."""
 
     OUTLIVING = "outliving"
     """The pod is gone, replaced or ended, but processes of it still run: the slices are not free."""
@@ -90,8 +90,8 @@ class ReportedSlice:
     """The `state` of one container's slices, as the node's agent reports it.
 
     `pod` is the pod's UID. `namespace` and `pod_name` are for texts to people, because the pod object may be gone.
-    `end` is true if the allocator must delete the pod: always for REFUSED, and for UNENFORCED if the enforcement mode
-    of the card's family requires it.
+    `end` is true if the allocator must delete the pod: always for REFUSED (the container cannot start), and for
+    UNENFORCED (nothing limits the container) if the enforcement mode of the card's family requires it.
     """
 
     pod: str
@@ -153,10 +153,10 @@ class Inventory:
     def encode(self) -> str:
         """The text of the annotation: one line of JSON of at most MAX_BYTES; equal inventories give equal text.
 
-        Reports that do not fit are left out; reports of the state OUTLIVING are the last to be left out. Next to 16
-        cards there is room for about 200 reports of one slice each. PreStartContainer also waits for containers whose
-        report was left out. Idle and unmeasured pods come after the reports: idle pods that do not fit are evicted
-        later.
+        Reports about containers that do not fit are left out; reports of the state OUTLIVING (processes outlive their
+        pod) are the last to be left out. Next to 16 cards there is room for about 200 reports of one slice each.
+        PreStartContainer also waits for containers whose report was left out. Idle and unmeasured pods come after the
+        reports: idle pods that do not fit are evicted later.
         """
         fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
         if self.claims:
@@ -300,7 +300,7 @@ def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, obje
 
 
 def _pods_fitting(pods: Iterable[NamedPod], room: int) -> list[NamedPod]:
-    """As many of the pods as fit into `room` characters of JSON, in ascending order; at most MAX_IDLE."""
+    """The first of the pods, in ascending order, that fit into `room` characters of JSON; at most MAX_IDLE."""
     chosen = list[NamedPod]()
     for pod in sorted(pods)[:MAX_IDLE]:
         room -= json_length(pod) + 1

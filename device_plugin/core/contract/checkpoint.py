@@ -8,9 +8,9 @@ from device_plugin.core.contract.codec import Amount, Count, Reader, write_objec
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     """A request to a program to save a checkpoint now, because pods of its Job will be deleted.
 
-    `gen` is the number of the Job's record in `vgpu.io/resize`. The program has time until `until`, in whole seconds
-    since 1970 of its own clock. `saved` is the number of checkpoints that the program had reported at the request: the
-    request is answered when that number grows.
+    `gen` is the number of the Job's record (its latest change of width) in `vgpu.io/resize`. The program has time until
+    `until`, in whole seconds since 1970 of its own clock. `saved` is the number of checkpoints that the program had
+    reported at the request: the request is answered when that number grows.
     """
 
     gen: Count

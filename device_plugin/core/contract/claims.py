@@ -369,7 +369,7 @@ def allocation(
 
 
 def memory_mib(card: Card, slice_: Slice) -> int:
-    """The MiB of a slice as the card's ResourceSlice counts them: its memory units, each of the card's `unit_mib` MiB.
+    """The MiB of a slice in the card's ResourceSlice: the slice's memory units, each of the card's `unit_mib` MiB.
 
     A card reports a little less memory than a round number, and its units are a little smaller than their name says
     (core/contract/units.py). A ResourceSlice shows the round number, so that requests in GiB fill a card evenly.

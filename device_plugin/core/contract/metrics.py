@@ -75,9 +75,10 @@ Labels = TypeVar("Labels", bound=tuple[str, ...])
 def largest(
     amounts: Mapping[Labels, float], most: int, merged: Callable[[Labels], Labels]
 ) -> Sequence[tuple[Labels, float]]:
-    """The `most` largest amounts, and the sums of the others under the labels `merged(labels)`; sorted by labels.
+    """The `most` largest amounts, and sums of the other amounts; sorted by labels.
 
-    So the number of samples is bounded, however many names tenants use.
+    The other amounts are summed under the labels that `merged` makes of their labels. So the number of samples is
+    bounded, however many names tenants use.
     """
     ranked = sorted(amounts, key=lambda labels: (-amounts[labels], labels))
     kept = {labels: amounts[labels] for labels in ranked[:most]}

@@ -1,11 +1,11 @@
 """The record of a change of a Job's width, in the Job annotation `vgpu.io/resize`.
 
-The job engine writes the record before it changes the Job. An engine that takes over reads in it which change it must
-finish or drop. The allocator reads in it which pods will leave, and for which job it must keep the slices that they
-free. Times are on the writer's wall clock, and a reader's clock may differ.
+The job engine writes the record before it changes the Job. An engine that takes over reads in the record which change
+it must finish or drop. The allocator reads in the record which pods will leave, and for which job it must keep the
+freed slices. Times are on the writer's wall clock, and a reader's clock may differ.
 
-Anybody who may change the Job may remove the annotation. The record's facts about earlier changes decide the Job's
-later turns in the queue, so the engine keeps a copy in the Job's status, which only the engine writes.
+Anybody who may change the Job may remove the annotation. The record's facts about earlier changes of the Job decide the
+Job's later turns in the queue, so the engine keeps a copy in the Job's status, which only the engine writes.
 """
 
 import re
@@ -52,16 +52,17 @@ class Resize:
     - `attained` is the service, in card-seconds, that the Job had received at the decision. `author_width` is the width
       that the Job's author wrote, before the first record; 0 if it is not recorded.
 
-    Earlier changes of the Job, which decide its later turns:
+    Facts about earlier changes of the Job, which decide its later turns in the queue:
 
     - `unsaved` counts the latest requests for a checkpoint that had no answer in time; because of them the Job is not
       made narrower until `spared_until`.
-    - `refusals` counts the latest attempts in which the API server refused the Job's pods. `refusal` is the API
-      server's reason, in the record that took the Job back to the pods that it had; empty in other records.
+    - `refusals` counts the latest attempts in which the API server refused the Job's pods. After such a refusal the
+      engine gives the Job its earlier width; the record of this change has the API server's reason in `refusal`, which
+      is empty in other records.
     - `stopped_for` is the seconds that the Job was stopped before its latest start.
-    - `held_since` is the time since which the Job is on hold, 0 if it is not. `held_for` is the time that does not
-      count as waiting: the seconds of holds since the Job was created or stopped, and the seconds before a hold if
-      another Job had already made room.
+    - `held_since` is the time since which the Job is on hold (paused by a user), 0 if it is not. `held_for` is the
+      seconds that do not count as waiting: all holds since the Job was created or stopped, and the wait before a hold
+      if another Job had already made room.
 
     Written numbers have no fractions. A Job on hold before its first start has a record from 0 to 0 replicas.
     """
@@ -93,7 +94,7 @@ class Resize:
 
     @property
     def held(self) -> bool:
-        """True if the Job is on hold (paused by a user), or was since it was created or last stopped."""
+        """True if a user holds (pauses) the Job now, or has held it after its creation or its last stop."""
         return bool(self.held_since or self.held_for)
 
     @property
@@ -111,7 +112,7 @@ class Resize:
 
     @property
     def width(self) -> int:
-        """The Job's number of pods by this record: `before`; once the change is applied `after`; 0 if suspended."""
+        """The Job's number of pods by this record: `before`, and once the change is applied `after`; 0 if suspended."""
         return self.after if self.applied else self.before
 
     @property
@@ -120,7 +121,10 @@ class Resize:
         return self.shrinks and not (self.after or self.beneficiary or self.refusal or self.held)
 
     def encode(self) -> str:
-        """The record as text for the annotation; grants that do not fit are left out, and their slices are not kept."""
+        """The record as text for the annotation.
+
+        Grants that do not fit are left out; their slices are then not kept for the beneficiary.
+        """
         fields = msgspec.to_builtins(self._record())
         if self.grants:
             leaving = [msgspec.to_builtins(_leaving(grant)) for grant in self.grants]

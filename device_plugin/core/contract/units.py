@@ -27,5 +27,5 @@ def mib_to_units(mib: int, mem_mib: int, unit_total: int) -> int:
 
 
 def proportional(part: int, whole: int, other_whole: int) -> int:
-    """The part of `other_whole` that has the same share as `part` has of `whole`, rounded up."""
+    """The part of `other_whole` in the same proportion as `part` is of `whole`, rounded up."""
     return -(-part * other_whole // whole)
