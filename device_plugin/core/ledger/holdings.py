@@ -1,4 +1,4 @@
-"""Holdings: the slices and host amounts that one holder has on a node; a reservation is that of an unbound pod."""
+"""Holdings: the slices and host amounts that one holder has on a node. A reservation is an unbound pod's holding."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -52,7 +52,7 @@ class Holding(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ReservationStage(Enum):
-    """The stages of a reservation on its way to a binding; `Reservation` explains them."""
+    """The stages of a reservation (a grant that is not bound yet); `Reservation` explains each stage."""
 
     NOMINATED = "nominated"
     WAITING = "waiting"
@@ -63,8 +63,9 @@ class ReservationStage(Enum):
 class Reservation(Holding, frozen=True, kw_only=True, gc=False):
     """A grant that /filter decided for `pod` and its `request`, and that is not bound yet.
 
-    NOMINATED: pods that will end soon still hold some of its slices, which no other pod gets. WAITING: /bind has not
-    come yet. BINDING: a Binding is under way. UNKNOWN: a Binding was sent at `sent`, and its outcome is not known yet.
+    NOMINATED: some of its slices are still held by pods that will end soon, and no other pod gets them. WAITING: /bind
+    has not come yet. BINDING: a Binding is under way. UNKNOWN: a Binding was sent at `sent`, and its outcome is not
+    known yet.
     """
 
     grant: Grant

@@ -20,8 +20,8 @@ from device_plugin.core.ledger.view import Conflict, Followed, LedgerView, Snaps
 class Transaction:
     """A context manager that rolls back all changes to the ledger made inside it, unless `commit` is called.
 
-    Transactions nest: changes that an inner transaction commits are rolled back with the outer one. `nodes`, `gained`
-    and `freed` are the ledger's values from before the changes.
+    Transactions nest: changes that an inner transaction commits are rolled back with the outer one. `nodes` holds the
+    states of the changed nodes before the changes; `gained` and `freed` are the ledger's counters before them.
     """
 
     def __init__(self, ledger: "Ledger") -> None:
@@ -106,13 +106,17 @@ class Ledger(Followed, LedgerView):
             self._record(replace(before, inventory=None, cards=(), whole=NOTHING))
 
     def hold(self, grant: Grant, host: HostAmounts = NOTHING) -> tuple[Conflict, ...]:
-        """Record a pod's grant and host amounts in place of its earlier holding; returns the grant's conflicts."""
+        """Record a pod's grant and host amounts in place of its earlier holding.
+
+        Returns the conflicts with the grants of other holders.
+        """
         return self.put(Holding.of(grant, host))
 
     def put(self, holding: Holding) -> tuple[Conflict, ...]:
-        """Record a holder's slices and host amounts (holding) in place of its earlier ones; returns its conflicts.
+        """Record a holding (a holder's slices and host amounts) in place of the holder's earlier one.
 
-        A holding with conflicts is recorded too: the ledger shows the facts, and the caller decides which pod loses.
+        Returns the conflicts with the grants of other holders. A holding with conflicts is recorded too: the ledger
+        shows the facts, and the caller decides which pod loses.
         """
         before = self._holdings.get(holding.holder)
         if before != holding:
@@ -130,9 +134,9 @@ class Ledger(Followed, LedgerView):
         return before
 
     def expired(self, now: float) -> list[str]:
-        """The UIDs of the pods whose holdings (slices) expired at or before `now`; these stay until they are released.
+        """The UIDs of the pods whose holdings (slices and host amounts) expired at or before `now`.
 
-        Holdings of reports and promises are not listed.
+        The holdings stay until they are released. Holdings of reports and promises are not listed.
         """
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_expiry:
@@ -153,7 +157,7 @@ class Ledger(Followed, LedgerView):
         return Transaction(self)
 
     def snapshot(self) -> Snapshot:
-        """An immutable view of the present ledger, for readers without the lock; one object until a change."""
+        """An immutable view of the present ledger, for readers without the lock; the same object until a change."""
         if self._snapshot is None:
             self._snapshot = Snapshot(self._nodes, self._unbound)
         return self._snapshot
@@ -161,7 +165,8 @@ class Ledger(Followed, LedgerView):
     def restore(self, snapshot: Snapshot) -> None:
         """Replace all holdings and all states of nodes by those of a snapshot.
 
-        Only nodes that differ count as changed. The counters `gained`, `restocked` and `freed` grow.
+        Only nodes that differ count as changed. The counters `gained`, `restocked` and `freed` grow, because requests
+        that were refused may fit now.
         """
         nodes = snapshot.records()
         names = self._nodes.keys() | nodes.keys()
@@ -174,7 +179,7 @@ class Ledger(Followed, LedgerView):
         self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:
-        """Keep in `transaction`, from now on, the old state of each node before its first change."""
+        """Begin `transaction`: from now on it keeps the state that each node had before its first change."""
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:
@@ -202,7 +207,10 @@ class Ledger(Followed, LedgerView):
             self._set_holding(holder, held)
 
     def _write(self, holder: Holder, before: Holding | None, after: Holding | None) -> None:
-        """Replace one holding, and the states of its old and new node; count the change in `gained` and `freed`."""
+        """Replace one holding (None: no holding), and the states of its old and new node.
+
+        The counter `gained` grows if earlier slices ended or changed, and `freed` also if earlier host amounts did.
+        """
         self._set_holding(holder, after)
         other_slices = not _same(_grant(before), _grant(after))
         self.gained += _grant(before) is not None and other_slices
@@ -297,7 +305,7 @@ class Ledger(Followed, LedgerView):
         )  # fmt: skip
 
     def _may_conflict(self, held: Grant) -> bool:
-        """False if the slices held of each card of the grant fit the card: then there is no conflict.
+        """False if all slices held of each card of the grant `held` fit that card: then there is no conflict.
 
         This check is fast, and nearly always saves computing the conflicts, which is slow.
         """

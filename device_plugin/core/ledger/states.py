@@ -19,9 +19,9 @@ class CardState(Struct, frozen=True, gc=False):
     """The free part of one card. `free_cores` is a set of core-group ids, as an integer with bit g set for group g.
 
     A card is `short` if it shrank below the slices that are held of it: the holders keep their slices, and the card
-    gives no new ones until enough holders have ended. It is `crowded` if its slices together exceed it, because it
-    shrank or because two grants conflict. `percent` is the sum of the slices that were asked for in percent; they hold
-    `percent_cores` core groups together.
+    gives no new ones until enough holders have ended. A card is `crowded` if its slices together are more than the card
+    has, because it shrank or because two grants conflict. `percent` is the sum of the slices that were asked for in
+    percent; they hold `percent_cores` core groups together.
     """
 
     card: Card
@@ -78,7 +78,8 @@ class NodeState(Struct, frozen=True, gc=False):
     """A node's `cards` in order of their uuids, and the holdings (what pods and others have) on its cards and host.
 
     - `inventory` is None if the agent publishes none; holdings there stay.
-    - `holdings` are by holder. `held` has their slices by the uuid of the card, even of cards that are gone.
+    - `holdings` are by holder. `held` has the slices of all holdings by the uuid of the card, even of cards that are
+      gone.
     - `whole` is the amounts of the host, and `taken` the amounts that its holders have.
     """
 

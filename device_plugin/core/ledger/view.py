@@ -111,14 +111,14 @@ class LedgerView:
         return {holder: found.grant for holder, found in self._holdings.items() if found.grant is not None}
 
     def conflicts(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
-        """The conflicts of `grant` with grants of other holders: at no time did a card have room for both grants.
+        """The conflicts of `grant` with grants of other holders: a card never had room for both grants.
 
         `holder` is the grant's own holder; by default the pod that the grant names.
 
-        Two grants of one core group always conflict. Grants that together exceed a card's memory or slices conflict
-        only if they exceed the largest size that one of them recorded: the newest grant was decided with all others in
-        the ledger, so it recorded a size that all of them fit. If a grant has no recorded size, it may be the newest;
-        then only core groups are compared.
+        Two grants of one core group always conflict. Grants that together exceed a card's memory or number of slices
+        conflict only if they exceed the largest size that is known of the card: its present size, or a size that one of
+        the grants recorded. The newest grant was decided with all others in the ledger, so it recorded a size that fits
+        all of them. If a grant has no recorded size, it may be the newest; then only core groups are compared.
         """
         return tuple(
             conflict
@@ -127,7 +127,10 @@ class LedgerView:
         )
 
     def in_the_way(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
-        """The conflicts of `grant` with grants of other holders, if only the present size of each card counts."""
+        """The conflicts of `grant` with grants of other holders, measured by the present size of each card.
+
+        `holder` is the grant's own holder; by default the pod that the grant names.
+        """
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
@@ -135,10 +138,10 @@ class LedgerView:
         )
 
     def fits_still(self, grant: Grant) -> bool:
-        """False if a card of `grant` gets no new slices now: unhealthy, cordoned, or smaller than its held slices.
+        """False if a card of `grant` gives no new slices now: unhealthy, cordoned, or smaller than its held slices.
 
-        Also false if the grant is for ResourceClaims, and the node prepares none now. A card that the node does not
-        report now does not count.
+        Also false if the grant is for ResourceClaims, and the node prepares none now. Cards that the node does not
+        report now are left out.
         """
         node = self._nodes.get(grant.node, _UNKNOWN)
         if grant.claims and node.inventory is not None and not node.claims:
@@ -184,7 +187,7 @@ class LedgerView:
 class Snapshot(LedgerView):
     """An immutable view of the ledger at one version, which is read without the ledger's lock.
 
-    It holds the ledger's records of that moment, which the ledger replaces and never changes.
+    It holds the states of nodes of that moment; the ledger replaces these states and never changes them.
     """
 
     def __init__(self, nodes: Mapping[str, NodeState], unbound: Mapping[Holder, Holding]) -> None:
