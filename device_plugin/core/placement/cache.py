@@ -31,7 +31,10 @@ Bound = Callable[[Ints], Floats]
 
 
 class CompiledScores(Protocol):
-    """Computes nodes' scores for one shape (kind of request) by compiled code, until table rows change their nodes."""
+    """Computes nodes' scores for one shape (kind of request) by compiled code.
+
+    It is valid until rows of the table are assigned to other nodes.
+    """
 
     def refresh(self, seen: int) -> None:
         """Compute the upper bound of the score of each node that changed after the change number (stamp) `seen`."""
@@ -48,7 +51,7 @@ class UpperBounds(StampedRowCache):
 
     @abstractmethod
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask, /) -> Bound:
-        """A function that returns the upper bounds for `shape`, of the nodes at given positions.
+        """A function that returns upper bounds of scores for `shape` (kind of request), for nodes at given positions.
 
         `sizes` are the sizes of the request on each kind of card; `accepted`, of shape (kinds + 1,), marks the kinds
         that the request accepts.
@@ -58,8 +61,8 @@ class UpperBounds(StampedRowCache):
 class Policy(ABC):
     """Computes a score for each node. The highest score wins; of equal scores the first node in the table's order.
 
-    A score may depend only on the node and the shape, so that it stays valid until the node changes. For new workload
-    tables a new policy object is made.
+    A score may depend only on the node and the shape (kind of request), so that it stays valid until the node changes.
+    For new workload tables a new policy object is made.
     """
 
     lasting = True
@@ -77,7 +80,11 @@ class Policy(ABC):
         _exact: Mask,
         /,
     ) -> CompiledScores | None:
-        """The scores for one slice by compiled code, in these arrays of NodeScores; None if there is no such code."""
+        """Compiled code that computes the scores for one slice; None if there is none.
+
+        It writes into arrays of NodeScores: `_value` is the score of each node, `_card` the index of its best card, and
+        `_exact` is true for exact scores.
+        """
         return None
 
     @abstractmethod
@@ -85,7 +92,10 @@ class Policy(ABC):
         """The score of each card for a slice; shape (nodes, cards). Only the scores of cards that fit are used."""
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape, /) -> Floats:
-        """The score of each node for the whole cards `_taken`, of shape (nodes, cards); shape (nodes,)."""
+        """The score of each node if it gives the whole cards that `_taken` marks; shape (nodes,).
+
+        `_taken` has the shape (nodes, cards).
+        """
         return self.several(view)
 
     def several(self, view: NodeView, /) -> Floats:
@@ -97,7 +107,7 @@ class Policy(ABC):
 
 
 class NodeScores(RowCache):
-    """The scores of all nodes for one shape by one policy.
+    """The scores of all nodes for one shape (kind of request) by one placement policy.
 
     `value`, of shape (nodes,), is minus infinity where no cards fit. If the policy has upper bounds, a value may be an
     upper bound until the exact score is needed.
@@ -259,7 +269,10 @@ def _times(count: int, bound: Bound, positions: Ints) -> Floats:
 
 
 class ScoreCache:
-    """Keeps scores by policy and shape (kind of request); beyond MOST or MOST_BYTES the least recently used go."""
+    """Keeps scores by policy and shape (kind of request).
+
+    Beyond MOST shapes, or MOST_BYTES of scores, the least recently used scores are dropped.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -286,9 +299,10 @@ class ScoreCache:
         return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:
-        """The scores of `shape` cached under `name`, perhaps by an earlier policy; else new scores by `policy`.
+        """The scores of `shape` (kind of request) cached under `name`; if there are none, new scores by `policy`.
 
-        New scores are cached, unless the policy's scores are for one decision only.
+        An earlier policy may have made the cached scores. New scores are cached, unless the policy's scores are for one
+        decision only.
         """
         scores = self.get(name, shape)
         if scores is None:

@@ -45,7 +45,7 @@ class CardKind(NamedTuple):
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
 
     def numbers(self, number: int) -> tuple[int, ...]:
-        """The values of a card of this kind in the columns from "mib" on; `number` is the value in column "kind"."""
+        """The values of each card of this kind in the columns from "mib" on; `number` is the number of the kind."""
         return self.mem_mib, self.units, self.groups, self.slices, number
 
 
@@ -58,7 +58,7 @@ def kinds_where(kinds: Collection[CardKind], accepts: Callable[[CardKind], bool]
 
 
 class Columns:
-    """Cards as arrays of equal shape, one layer of `layers` for each of COLUMNS.
+    """Cards as arrays of equal shape: `layers` has one array for each of COLUMNS, such as the free memory.
 
     `free_cores` is the number of free core groups.
     """
@@ -83,12 +83,12 @@ class Columns:
 
     @property
     def serving(self) -> Mask:
-        """True for cards of nodes whose agent serves."""
+        """True for cards of nodes whose agent serves Allocate."""
         return self.layers[3] == 1
 
     @property
     def usable(self) -> Mask:
-        """True for cards that may get new slices, of nodes whose agent serves."""
+        """True for cards that may get new slices, of nodes whose agent serves Allocate."""
         return self.layers[4] == 1
 
     @property
@@ -98,7 +98,7 @@ class Columns:
 
     @property
     def short(self) -> Mask:
-        """True for cards that report less than is held of them."""
+        """True for cards that report less memory, core groups or slices than is held of them."""
         return self.layers[6] == 1
 
     @property
@@ -119,8 +119,8 @@ class CardStates:
     """Groups cards with equal columns into states: thousands of cards have few different states.
 
     Finding that nothing fits takes about ten passes over all cards; over all states it takes a hundredth of the time.
-    `code` holds the number of the state of each cell (place of a card); state 0 is EMPTY. The number of a state without
-    cards is reused, so there are never more states than cards.
+    `code` holds the number of the state of each cell (place of a card); state 0 is EMPTY, no card. The number of a
+    state without cards is reused, so there are never more states than cards.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -140,14 +140,20 @@ class CardStates:
         return Columns(self._layers)
 
     def frozen(self) -> tuple[Columns, Ints, Ints]:
-        """Copies of the columns of the states (sets of equal cards), of each cell's state, and of the states' sizes."""
+        """Copies: the columns of the states (sets of equal cards), each cell's state, and the sizes of the states.
+
+        A cell is the place of a card; the size of a state is the number of cells in it.
+        """
         if self._frozen is None:
             count = np.array(self._count, dtype=np.int64)
             self._frozen = Columns(self._layers.copy()), self.code.copy(), count
         return self._frozen
 
     def assign_rows(self, origin: Ints) -> None:
-        """Give each row (node) the cells of its `origin` row, or empty cells for -1; dropped rows must be empty."""
+        """Give each row (node) the cells of the earlier row that `origin` names for it; -1 stands for empty cells.
+
+        The cells of an earlier row that is not named must be empty.
+        """
         self._frozen = None
         self.code = np.where(origin[:, None] < 0, 0, self.code.take(origin, axis=0))
         self._count[0] += self.code.size - sum(self._count)
@@ -180,5 +186,8 @@ class CardStates:
 
 
 def packed(cards: Sequence[Sequence[int]]) -> Ints:
-    """The layers, each of shape (cards,), of cards that are given as tuples in the order of COLUMNS."""
+    """The cards as an array of shape (columns, cards), a layer for each of COLUMNS.
+
+    Each of `cards` is given as a tuple of values in the order of COLUMNS.
+    """
     return np.array(cards, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()

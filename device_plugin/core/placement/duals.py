@@ -20,7 +20,8 @@ DRAWS, NOISE = 8, 0.1
 def central_duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
     """The number of cards that one more slice of each size costs, if slices are wanted in the amounts `demand`.
 
-    `sizes` has shape (sizes, 2); `card` is the levels of a free card.
+    `sizes`, of shape (sizes, 2), are the levels (steps) of memory and core groups of each size; `card` is the levels of
+    a free card.
     """
     return _central(sizes.astype(np.int64).tobytes(), demand.astype(np.float64).tobytes(), card)
 
@@ -62,7 +63,7 @@ def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
 
 
 def best_cut(values: Floats, sizes: Ints, card: tuple[int, int]) -> tuple[float, Floats]:
-    """The cut of one card into slices with the highest total value: this value, and the slices of each size."""
+    """The best cut of one card into slices: the highest sum of `values`, and the number of slices of each size."""
     best = np.zeros((card[0] + 1, card[1] + 1))
     for value, (mem, cores), times in zip(values, sizes, _copies(sizes, card), strict=True):
         for _ in range(times):

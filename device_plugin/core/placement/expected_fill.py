@@ -83,11 +83,9 @@ class Worth:
         return self._of_nodes(view, cards), cards
 
     def lost_by_slice(self, view: NodeView, mib: Ints, cores: Ints, cpu: int) -> Floats:
-        """The change of a node's worth for later pods if a card gives `mib` and `cores`, and the host `cpu`.
+        """The change of a node's worth for later pods if a card gives `mib` and `cores`, and the host `cpu` (milli).
 
-        Shape (nodes, cards).
-
-        The value is undefined for a card with less than `mib` or `cores` free.
+        The result has the shape (nodes, cards). It is undefined for a card with less than `mib` or `cores` free.
         """
         free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
         cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
@@ -101,7 +99,7 @@ class Worth:
         return after.min(axis=0) - node.min(axis=0)[:, None]
 
     def lost_by_whole(self, view: NodeView, taken: Mask, cpu: int) -> Floats:
-        """The change of a node's worth if it gives the cards `taken` wholly, and `cpu`; shape (nodes,)."""
+        """The change of a node's worth if it gives whole cards (`taken`), and `cpu` (milli); shape (nodes,)."""
         node, cards = self.now(view)
         after = node - np.where(taken, cards, 0).sum(axis=2) - (self._fill.cpu * cpu)[:, None]
         return after.min(axis=0) - node.min(axis=0)
@@ -116,7 +114,10 @@ class Worth:
 
 
 class ExpectedFill(Policy):
-    """The policy `fragmentation`: scores nodes and cards by the expected fill they lose, in thousandths of a card."""
+    """The policy `fragmentation`: scores nodes and cards by the expected fill they lose, in thousandths of a card.
+
+    Expected fill is how much of a card's free part later pods will be able to use.
+    """
 
     def __init__(self, fill: Fill, table: NodeTable) -> None:
         self._fill = fill
@@ -134,14 +135,17 @@ class ExpectedFill(Policy):
         return kernel.SliceScores(*found, asked, value, card, exact)
 
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
-        """The score of each card for a slice: higher if less expected fill is lost; shape (nodes, cards)."""
+        """The score of each card for a slice: higher if later pods lose less free room; shape (nodes, cards)."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, shape.host.cpu_milli)
         score += self._fill.multi_card.lost_by_slice(view, shape)
         score -= self._fill.price[view.kind] * need.share
         return _settled(view, score)
 
     def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
-        """The score of each node for the cards `taken`: higher if less expected fill is lost; shape (nodes,)."""
+        """The score of each node for whole cards: higher if later pods lose less free room; shape (nodes,).
+
+        `taken`, of shape (nodes, cards), marks the cards.
+        """
         score = self._worth.lost_by_whole(view, taken, shape.host.cpu_milli)
         score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
         score += self._fill.multi_card.lost_by_whole(view, shape)
@@ -154,13 +158,13 @@ def _kernel_sizes(shape: Shape, sizes: KindSizes, price: Floats) -> kernel.Slice
 
 
 def _settled(view: NodeView, score: Floats) -> Floats:
-    """The scores, lower by OPENING for untouched nodes, and rounded so that equal states have equal scores."""
+    """The scores, lower by OPENING for untouched nodes (no slice held); rounded, so that equal states score equally."""
     untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
     return np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
 
 
 class FillBounds(UpperBounds):
-    """Computes upper bounds of the policy's scores, faster than the scores, and never below them.
+    """Computes upper bounds of scores by the policy `fragmentation`: faster than the scores, and never below them.
 
     A node's worth is a minimum over CPU prices. The worth after a placement is at most its value at the price that
     gives the minimum now. So it is enough to keep, for each node, this price and the worth of its cards at this price.

@@ -32,8 +32,9 @@ STEPS, STEPS_OF_TWO = 100, 24
 class Grid:
     """The levels of a card's free part: 0..`mem` of free memory and 0..`cores` of free core groups.
 
-    `cores` is 0 if the workload always requests memory and core groups in proportion. Then memory stands for both, and
-    core groups lower the level only if they are clearly short, because a proportion is rounded up to whole groups.
+    `cores` is 0 if the workload always requests memory and core groups in proportion. Then the level is that of the
+    free memory. It is lower only if clearly fewer core groups are free, because a request in proportion is rounded up
+    to whole groups.
     """
 
     mem: int
@@ -41,7 +42,10 @@ class Grid:
 
     @classmethod
     def for_demand(cls, demand: Demand) -> "Grid":
-        """The grid for a workload; if possible, a memory unit is a whole number of levels, or the reverse."""
+        """The grid for a workload.
+
+        If possible, a memory unit is a whole number of levels, or a level is a whole number of memory units.
+        """
         units = max((kind.units for kind in demand.kinds), default=1)
         if not _apart(demand):
             return cls(_multiple(units, STEPS), 0)
@@ -95,9 +99,9 @@ class Fill:
     - `worth`: the worth of a card; shape (kinds, CPU prices, levels).
     - `cpu`: the CPU prices, each for a thousandth of a CPU.
     - `price`: the additional cost of a whole card of a scarce kind; shape (kinds,).
-    - `useless`: the idle share of a card times the share of the workload that is too large for the card, without regard
-      to models; shape (kinds, levels).
-    - `multi_card`: the additional worth of several free cards on one node.
+    - `useless`: the idle share of a card, times the share of later pods that do not fit its free part; card models do
+      not count; shape (kinds, levels).
+    - `multi_card`: the additional worth that several free cards have because they are on one node.
     """
 
     def __init__(self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
@@ -251,7 +255,7 @@ class MultiCardWorth:
         return np.where(free, opened[:, None], touched[:, None]) - now[:, None]
 
     def lost_by_whole(self, view: NodeView, shape: Shape) -> Floats:
-        """The change of a node's worth for pods of several cards if it gives `shape` its cards; shape (nodes,)."""
+        """The change of a node's worth for pods of several cards, if a pod of `shape` takes cards; shape (nodes,)."""
         if not self.matters:
             return np.zeros(len(view.kind))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
@@ -259,9 +263,9 @@ class MultiCardWorth:
         return then - now
 
     def _worth(self, view: NodeView, number: Ints, shape: Shape, times: Ints) -> Floats:
-        """The worth of nodes with `number` free cards, after `times` the shape's CPU and memory were taken.
+        """The worth of nodes with `number` free cards for pods of several cards; it has the shape of `number`.
 
-        The result has the shape of `number`.
+        Before, the CPU and memory of `shape` are taken from each node, as many times as `times` says.
         """
         cpu, memory = view.cpu - times * shape.host.cpu_milli, view.memory - times * shape.host.memory_mib
         fits: Mask = number[..., None] >= self._cards

@@ -34,17 +34,17 @@ Choice = Sequence[tuple[int, Slice]]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A request completed for one card: memory in MiB and a number of core groups."""
+    """The size of a request on one card: memory in MiB and a number of core groups."""
 
     mem_mib: int
     cores: int
 
 
 def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
-    """The size of `request` on a card of `mem_mib` MiB, `units` and `groups`; it may be more than the card has.
+    """The size of `request` on a card of `mem_mib` MiB with `units` memory units and `groups` core groups.
 
-    If the request has only memory or only core groups, the other amount is completed in proportion, rounded up. For a
-    slice in percent the size is the smallest that the card may grant.
+    The size may be more than the card has. If the request has only memory or only core groups, the other amount is
+    completed in proportion, rounded up. For a slice in percent the size is the smallest that the card may grant.
     """
     if request.whole:
         return Size(mem_mib, groups)
@@ -59,7 +59,7 @@ def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
 
 
 def size_on(card: Card, request: Request) -> Size | None:
-    """The size of `request` on `card`; None if the card is too small, or gives another number of slices than asked."""
+    """The size of `request` on `card`; None if the card is too small, or has another number of slices than asked."""
     if request.max_slices not in (None, card.max_slices):
         return None
     size = completed(request, card.mem_mib, card.units, card.core_groups)
@@ -79,8 +79,8 @@ def has_room(state: CardState, size: Size) -> bool:
 def fit(state: CardState, request: Request) -> Slice | None:
     """The slice that the card would give for the request; None if the card cannot give one.
 
-    The card may have too little free, be too small, or give another number of slices than asked. Family and health are
-    not compared.
+    The card may have too little free, be too small, or be able to give another number of slices than asked. Family and
+    health are not compared.
     """
     size = size_on(state.card, request)
     if size is None or not has_room(state, size) or (request.whole and not state.untouched):
@@ -93,9 +93,10 @@ def fit(state: CardState, request: Request) -> Slice | None:
 
 
 def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
-    """The grant of whole cards of this node to a pod of one container without card uuids; None if it does not fit.
+    """The grant of whole cards of this node to a pod; None if the pod does not fit.
 
-    The node's agent must serve, and its host must have enough free CPU, memory and disk.
+    One container of the pod asks for cards, and the pod chooses no card uuids. The node's agent must serve Allocate,
+    and its host must have enough free CPU, memory and disk.
     """
     ((container, asked),) = request.containers
     left, host, found = node.left, request.host, list[CardState]()
@@ -297,7 +298,7 @@ def _alike(card: Card) -> tuple[object, ...]:
 
 
 class KindSizes:
-    """The size of one request on each kind of card: `mib`, `cores`, and the larger `share` of both.
+    """The size of one request on each kind of card: `mib`, `cores`, and `share`, the larger share of both.
 
     The arrays have the shape (kinds + 1,); the last position stands for NO_KIND. `family` marks the kinds of the
     requested family, and `small` the kinds that are too small. `unlike` marks the kinds with another number of slices
@@ -341,7 +342,7 @@ class CardFit:
         return self.sizes.share[self._columns.kind]
 
     def fits(self) -> Mask:
-        """True for cards of the family with enough free; health and the pod's card selectors are not compared."""
+        """True for cards of the requested family with enough free; health and card selectors are not compared."""
         columns = self._columns
         enough: Mask = (
             (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
@@ -379,10 +380,10 @@ def allowed_cards(table: NodeTable, request: PodRequest, *, closed: bool = False
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
-    """For each distinct request of the pod's containers: the wanted slices, and the slices that each node has room for.
+    """Yields, for each distinct request of the pod's containers, the wanted number of slices and the room of each node.
 
-    For whole cards both count cards. The room has the shape (nodes,) and counts only `allowed` cards, as if no other
-    container of the pod were placed.
+    The room, of shape (nodes,), is the number of such slices that fit the node's `allowed` cards, as if no other
+    container of the pod were placed. For whole cards both numbers count cards.
     """
     for asked, times in Counter(asked for _, asked in request.containers).items():
         copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
@@ -418,7 +419,10 @@ def at_most(
 
 
 def by_cards(table: NodeTable, request: PodRequest, *, closed: bool = False) -> Ints:
-    """The number of pods with this request for which each node's cards have room, as in `at_most`; shape (nodes,)."""
+    """An upper bound of the number of pods with this request for which each node's cards have room; shape (nodes,).
+
+    With `closed`, cards that are not usable now count too.
+    """
     allowed = allowed_cards(table, request, closed=closed)
     counts: Ints = np.min(
         [count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0

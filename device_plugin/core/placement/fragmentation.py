@@ -23,8 +23,9 @@ from device_plugin.core.requests import Shape
 class Fragments:
     """Computes the fragmentation F of nodes, and the growth of F by a placement, in cards.
 
-    Shapes that differ only in CPU, memory and disk form one group of shapes: a card fits all shapes of the group or
-    none. Only the CPU of the host counts: a node may have enough CPU for some shapes of a group.
+    F of a node is the idle part of its cards that an average expected request cannot use. Shapes (kinds of requests)
+    that differ only in CPU, memory and disk form one group of shapes: a card fits all shapes of the group or none. Only
+    the CPU of the host counts: a node may have enough CPU for some shapes of a group.
     """
 
     def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:
@@ -97,15 +98,20 @@ class Fragments:
         return (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
 
     def _of_cards(self, cpu: Ints, idle: Floats, fit: Mask) -> Floats:
-        """F of nodes with `cpu` free, from each card's idle share (`idle`) and the groups of shapes it fits (`fit`)."""
+        """The fragmentation F of nodes with `cpu` free.
+
+        `idle` is the idle share of each card, and `fit` marks the groups of shapes (kinds of requests) that the card
+        fits.
+        """
         useless = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
         return self._sum(self._served(cpu), idle.sum(axis=1), useless, fit.sum(axis=1))
 
     def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
-        """F of nodes, from their `idle` cards and the idle cards that each group of shapes cannot use (`useless`).
+        """The fragmentation F of nodes, from their `idle` cards and each group's `useless` cards.
 
-        `served` is each group's share of the workload for which the node has enough CPU. `number` is the number of
-        cards that each group can use; it decides whether the group fits the node.
+        A group is a group of shapes (kinds of requests). `useless` are the idle cards that a group cannot use, `served`
+        is the group's share of the workload for which the node has enough CPU. `number` is the number of cards that
+        each group can use; it decides whether the group fits the node.
         """
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
@@ -115,8 +121,8 @@ class Fragments:
 class Fgd(Policy):
     """The policy `fgd`: choose the node where fragmentation F grows least.
 
-    As in the paper, a sigmoid of the growth is rounded to steps of 1/100. So nearly equal nodes have equal scores, and
-    the first of them is filled before the next is used.
+    F is the idle cards that an average pod cannot use. As in FGD's paper (ATC'23), a sigmoid of the growth is rounded
+    to steps of 1/100. So nearly equal nodes have equal scores, and the first of them is filled before the next is used.
     """
 
     def __init__(self, fragments: Fragments) -> None:

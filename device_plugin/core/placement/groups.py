@@ -26,9 +26,10 @@ def refusing_nodes(
     refusal: Refusal, nodes: Sequence[str], models: Callable[[str], Models],
     refuse: Callable[[Sequence[str]], Refusal],
 ) -> tuple[RefusingNodes, ...]:  # fmt: skip
-    """The groups of `nodes`, the reason that is easiest to cure first; empty if the refusal compared no card.
+    """The groups of `nodes` by card models and first reason; the reason that is easiest to cure comes first.
 
-    `refuse` returns the refusal of the request if only the given nodes are offered.
+    Empty if the refusal compared no card. `models` returns the card models of a node, and `refuse` the refusal of the
+    request if only the given nodes are offered.
     """
     if refusal.said:
         return ()

@@ -29,7 +29,10 @@ ROUNDING = 1e-9
 
 
 class NodeScore(Policy):
-    """Computes the scores of one application type; they are from 0 to 1 unless amounts take the place of shares."""
+    """Computes the scores of nodes by the policy `node-score`, for one application type.
+
+    Scores are from 0 to 1 if they add free shares; by a setting they add free amounts.
+    """
 
     def __init__(self, weights: Weights, scoring: Scoring) -> None:
         self._weights = weights

@@ -12,7 +12,7 @@ _NO_NODES = Offer({}, ())
 
 
 class NodeTexts(Mapping[str, str]):
-    """A mapping from each node of an offer to its text: `texts[ranks[row of the node]]`.
+    """A mapping from each offered node to the text of its refusal: `texts[ranks[row of the node]]`.
 
     The last of `ranks` is for nodes without a row. `notes` holds additions to the texts of a few nodes, by node.
     """

@@ -270,9 +270,9 @@ class Placer:
         return bool(fitting.any() if asked.cards <= 1 else (fitting.sum(axis=1) >= asked.cards).any())
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
-        """The expected fill saved if the request is on `node` and not on the node `than`, in thousandths of a card.
+        """The expected fill (free parts that later pods can use) saved if the request is on `node` and not on `than`.
 
-        0 without a target workload, or if the request does not fit both nodes.
+        In thousandths of a card. 0 without a target workload, or if the request does not fit both nodes.
         """
         self.table.refresh()
         shape = Shape.of(request)

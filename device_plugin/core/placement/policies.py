@@ -96,9 +96,8 @@ def _fullness(view: NodeView) -> Floats:
 class WorkloadTables:
     """The tables that policies need for a target workload, the requests expected of later pods.
 
-    `shapes` are its shapes, the most frequent first, on cards of `kinds`.
-
-    `supply` is the number of cards of each kind. Computing the tables takes seconds, in the background.
+    `shapes` are the kinds of these requests, the most frequent first. `kinds` are the kinds of cards, and `supply` is
+    the number of cards of each kind. Computing the tables takes seconds, in the background.
     """
 
     def __init__(self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
@@ -183,7 +182,7 @@ APART = frozenset(each.name for each in DECLARED.values() if each.apart)
 
 
 class Model:
-    """All policies for one set of workload tables, by the name under which their scores are cached.
+    """All placement policies for one set of workload tables, by the name under which their scores are cached.
 
     Scoring all nodes takes longer than a decision may. So `prepare` scores a few nodes at a time, before decisions use
     the policies.

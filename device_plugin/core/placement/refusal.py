@@ -248,8 +248,8 @@ class Causes:
     def _common(self, by_state: Ranks) -> int | None:
         """The rank (index in ORDER) of the reason that all cards have; None if they have different reasons.
 
-        With a common reason, cards need not be looked at one by one. None too if a detail depends on the nodes of the
-        cards.
+        With a common reason, cards need not be looked at one by one. None too if the reason is TOGETHER, whose detail
+        depends on the nodes of the cards.
         """
         here = np.flatnonzero(np.bincount(by_state[1:], self._cells[1:])).tolist()
         common = here[0] if self._cells_alike and len(here) == 1 else None
@@ -271,8 +271,8 @@ class Causes:
     def _counts(self, by_state: Ranks, ranks: Ranks) -> Mapping[Reason, Ints]:
         """For each reason, the number of offered cards that it refuses, by their state (set of equal cards).
 
-        `by_state` is the rank of each state's reason. `ranks`, those of the offered cards, matter only if cards of one
-        state can have different reasons.
+        `by_state` has the rank (index in ORDER) of each state's reason. `ranks` has the rank of each offered card's
+        reason; it matters only if cards of one state can have different reasons.
         """
         whole, size = self._offer.mask.all(), len(by_state)
         code = self._code if whole else self._code[self._offer.mask]
@@ -288,7 +288,11 @@ class Causes:
     def _details(
         self, family: str, counts: Mapping[Reason, Ints], ranks: Ranks
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """The details by reason: exact texts, and texts that seldom change; `ranks` are those of the offered cards."""
+        """The details of each reason, as two mappings: exact texts, and texts that seldom change.
+
+        `counts` has, for each reason, the number of cards in each state. `ranks` has the rank (index in ORDER) of each
+        offered card's reason.
+        """
         exact, about = {}, {}
         for reason, count in counts.items():
             if reason in _DETAILED:

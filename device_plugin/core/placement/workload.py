@@ -48,7 +48,10 @@ class TargetWorkload:
         return len(self._counts)
 
     def add(self, shape: Shape, count: float = 1.0) -> None:
-        """Count `count` pods of this shape (kind of request) as the newest; surplus shapes, old counts are dropped."""
+        """Count `count` pods of this shape (kind of request) as the newest pods.
+
+        If too many shapes are counted, the rarest are dropped; very small old counts are dropped too.
+        """
         self._counts[shape] = self._counts.get(shape, 0.0) + count * self._weight
         self._weight *= self._growth
         self.arrivals += 1
@@ -103,11 +106,12 @@ def _order(shape: Shape) -> tuple[object, ...]:
 
 
 class Demand:
-    """The amounts that pods of each shape would take of a card of each kind.
+    """The amounts that pods of each shape (kind of request) would take of a card of each kind.
 
-    `mib`, `cores`, `allowed` and `family` have the shape (kinds, shapes). `whole` (0 for a slice), `slice`, `cpu`,
-    `memory` (of the host, in MiB) and `count` have the shape (shapes,). A pod shape is `allowed` on a kind of its
-    family and models if it fits a free card of this kind; `family` is the same without regard to models.
+    `mib`, `cores`, `allowed` and `family` have the shape (kinds, shapes). The following have the shape (shapes,):
+    `whole`, the number of whole cards; `slice`, true for a slice; `cpu` (milli) and `memory` (MiB) of the host; and
+    `count`, the number of pods. A pod shape is `allowed` on a kind of its family and models if it fits a free card of
+    this kind; `family` is the same without regard to models.
     """
 
     def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:

@@ -80,12 +80,12 @@ class SliceSizes:
 
 
 class RowsNow:
-    """The kept values of each row, from which upper bounds are computed; they are for the table's present layout.
+    """The kept values of each row (node), from which bounds of scores are computed; valid until rows get other nodes.
 
-    - `worth`: the worth of its cards at its CPU price; shape (nodes, cards).
+    - `worth`: the worth of the row's cards at the row's CPU price; shape (nodes, cards).
     - `price`: the CPU price at which the node's worth is least, as an index into `Fill.cpu`; shape (nodes,).
-    - `untouched`: true if all of its cards are untouched; shape (nodes,).
-    - `made`: the row's stamp when these values were computed; shape (nodes,).
+    - `untouched`: true if no slice of the row's cards is held; shape (nodes,).
+    - `made`: the row's stamp (change number) when these values were computed; shape (nodes,).
     """
 
     def __init__(self, worth: Floats, price: Ints, untouched: Mask, made: Ints) -> None:
@@ -94,12 +94,13 @@ class RowsNow:
 
 
 class Rows:
-    """A table's rows and one policy's tables, as the kernel reads them; valid until the table's layout changes.
+    """A table's rows and one policy's tables, as the kernel reads them; valid until rows are assigned to other nodes.
 
     - `layers` has the shape (columns, nodes, cards), `host` (3, nodes), `stamp` (nodes,).
     - `levels` are the levels of memory and of core groups; `worth` has the shape (CPU prices, kinds, levels).
     - `cpu` has the shape (CPU prices,), `price` (kinds,).
-    - `several` are the amounts of the shapes of several cards, each (shapes,), and their value, (kinds, shapes).
+    - `several` are requests for several cards: their cards, CPU and memory, each (requests,), and their value, (kinds,
+      requests).
     """
 
     def __init__(
@@ -133,10 +134,10 @@ class Rows:
 
 
 class SliceScores:
-    """Computes the scores for one slice in arrays of shape (nodes,); valid until the table's layout changes.
+    """Computes nodes' scores for one slice in arrays of shape (nodes,); valid until rows are assigned to other nodes.
 
-    `value` is each row's score; where `exact` is false, an upper bound of the score. `card` is the index of the row's
-    best card.
+    `value` is the score of each row (node); where `exact` is false, an upper bound of the score. `card` is the index of
+    the row's best card.
     """
 
     def __init__(
