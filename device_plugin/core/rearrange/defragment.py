@@ -128,7 +128,10 @@ class _Openings:
         heapq.heappush(self._heap, (-value, weight, next(self._numbers), opening))
 
     def _movable(self, priority: int) -> dict[str, int]:
-        """The ranks (order) of the pods up to `priority` that would fit somewhere else; smaller pods come first."""
+        """The ranks of the pods that would fit somewhere else, and whose priority is at most `priority`.
+
+        Pods with lower ranks move first: the smaller pods.
+        """
         fits: dict[Ranked, bool] = {}
         ranks = {}
         for pod, holder in self._holders.items():
@@ -147,7 +150,7 @@ def _shape(ranked: Ranked) -> Ranked:
 
 
 def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: int) -> Iterator[MovePlan]:
-    """Yield the moves of single pods that save expected fill, the best first, until `most` pods have moved.
+    """Yield moves of single pods that save expected fill (room for later pods), the best first, at most `most`.
 
     Each pod moves to the node that its own placement policy chooses. The caller has opened a transaction.
     """
@@ -169,7 +172,7 @@ def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: i
 
 
 def _gain(planner: Planner, request: PodRequest) -> float:
-    """The expected fill that moving the pod of `request` would save, in thousandths of a card.
+    """The expected fill (room for later pods) that moving the pod of `request` would save, in thousandths of a card.
 
     It is 0 if the pod would stay on its node, or fits nowhere.
     """
@@ -184,7 +187,7 @@ def _gain(planner: Planner, request: PodRequest) -> float:
 def _improved(planner: Planner, request: PodRequest) -> Move | None:
     """Move the pod of `request` to the node that its policy chooses now; returns the move.
 
-    None if the pod fits nowhere: its holding is ended all the same, in the caller's transaction.
+    Returns None if the pod fits nowhere. Its holding (slices) ends all the same, in the caller's transaction.
     """
     source = planner.leave(request.pod)
     target = planner.placer.find(request)

@@ -1,7 +1,7 @@
 """Finds the fewest pods that must leave a node's cards so that a request fits there.
 
-If several sets have equally few pods, the set with the lowest ranks is chosen. The amounts that the pods hold do not
-decide, because a pod that frees more than the request needs does not help more.
+If several sets have equally few pods, the set with the lowest ranks (the order in which pods leave) is chosen. The
+amounts that the pods hold do not decide, because a pod that frees more than the request needs does not help more.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -49,7 +49,7 @@ class SharedCard:
         return CardState.of(self.state.card, left)
 
     def of(self, ranks: Ranks) -> Set[str]:
-        """The pods that hold a slice of the card, of the pods in `ranks`."""
+        """The pods in `ranks` that hold a slice of the card."""
         return ranks.keys() & self.held.keys()
 
 
@@ -60,10 +60,10 @@ def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
 
 
 def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> VictimSet | None:
-    """The fewest of the pods in `ranks` that must leave so that the request fits; empty if it fits already.
+    """The fewest of the pods in `ranks` that must leave so that the request fits; empty if the request fits already.
 
-    None if the request does not fit even after all of them left. `cards` are the cards of one serving node. The host's
-    CPU and memory are not compared.
+    Among equally few pods, lower ranks leave. None if the request does not fit even after all pods in `ranks` have
+    left. `cards` are the cards of one serving node. The host's CPU and memory are not compared.
     """
     allowed = [shared for shared in cards if _accepts(request, shared.state)]
     if len(request.containers) > 1:
@@ -84,7 +84,7 @@ def _accepts(request: PodRequest, state: CardState) -> bool:
 
 
 def _for_card(shared: SharedCard, asked: Request, ranks: Ranks, budget: Budget) -> VictimSet | None:
-    """The pods that must leave one card for one slice of it, or for the whole card; None if that is not possible."""
+    """The fewest pods that must leave one card so that it can give a slice, or itself as a whole; None if it cannot."""
     size = size_on(shared.state.card, asked)
     if size is None:
         return None
@@ -107,7 +107,10 @@ def _for_card(shared: SharedCard, asked: Request, ranks: Ranks, budget: Budget) 
 
 
 def _together(sets: Sequence[VictimSet], count: int, ranks: Ranks) -> VictimSet | None:
-    """The cheapest set of pods that contains `count` of the `sets`; None if there are fewer sets."""
+    """The cheapest set of pods that contains `count` of the `sets`: the fewest pods, with the lowest ranks.
+
+    None if there are fewer sets.
+    """
     if len(sets) < count:
         return None
     ordered = sorted(sets, key=lambda pods: (cost(pods, ranks), pods))

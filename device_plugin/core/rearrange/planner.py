@@ -13,7 +13,7 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A pod's request and priority; the request of a placed pod is that of its placement."""
+    """A pod's request and priority; for a placed pod, the request with which it was placed."""
 
     request: PodRequest
     priority: int = 0
@@ -21,7 +21,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A pod leaves its slices, the grant `source`, and gets the grant `target`; None for a victim, which ends."""
+    """A pod that gives up the grant `source` and gets the grant `target`; `target` is None for a victim, which ends."""
 
     source: Grant
     target: Grant | None = None
@@ -75,10 +75,10 @@ class Planner:
         return self.placer.table.node(node)
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
-        """The option of a node, its pods that would have to leave, in which the fewest leave.
+        """The fewest pods that must leave the node so that the request fits its cards, as an Option.
 
-        None if even the end of all pods in `ranks` is not enough, or the pod has ResourceClaims and the node prepares
-        none.
+        None if the request does not fit even after all pods in `ranks` have left. Also None if the pod has
+        ResourceClaims and the node prepares none.
         """
         if request.claims and not self._prepares(node):
             return None
@@ -92,10 +92,8 @@ class Planner:
     ) -> MovePlan | None:  # fmt: skip
         """The first plan that `plan` makes from an option, a node with the pods that leave it; None if it makes none.
 
-        The options of `nodes` are tried in the order of their costs.
-
-        Equally cheap options are sorted by their nodes' names. At most `most` options are tried. `paced` may pause
-        between nodes.
+        The options of `nodes` are tried in the order of their costs, the fewest pods first; equally cheap options are
+        sorted by node name. At most `most` options are tried. `paced` may pause between nodes.
         """
         found = {node: self.option(node, request, ranks) for node in paced(nodes)}
         options = {node: option for node, option in found.items() if option is not None}
@@ -104,7 +102,7 @@ class Planner:
         return next((made for made in plans if made is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> MovePlan | None:
-        """The plan of moves in which the leaving pods of the option end.
+        """The plan in which the option's leaving pods end, and the request gets its grant; the ledger is not changed.
 
         None if the request still does not fit, such as on a full host.
         """
@@ -114,9 +112,10 @@ class Planner:
         return None if place is None else MovePlan(moves, (place,))
 
     def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
-        """The plan in which the leaving pods of the option move elsewhere; None if one, or the request, does not fit.
+        """The plan in which the leaving pods of the option move elsewhere, and the request gets its grant.
 
-        Each moved pod is placed by its own placement policy. The ledger is not changed.
+        None if one of the pods, or the request, does not fit. Each moved pod is placed by its own placement policy. The
+        ledger is not changed.
         """
         with self.ledger.transaction():
             return self.apply(request, holders, option)
@@ -124,9 +123,8 @@ class Planner:
     def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
         """Move the leaving pods of the option elsewhere and place the request; returns the plan.
 
-        Returns None if one of them does not fit.
-
-        The changes stay in the caller's transaction, also after None: the caller commits them or rolls them back.
+        Returns None if one of the pods, or the request, does not fit. The changes stay in the caller's transaction,
+        also after None: the caller commits them or rolls them back.
         """
         sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
