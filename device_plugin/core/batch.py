@@ -24,7 +24,10 @@ class JobCondition:
 
 @dataclass(frozen=True, slots=True)
 class FailedCreation:
-    """An event in which the Job controller reports that the API server refused a pod; `at` is the last time."""
+    """The Job controller's event that the API server refused a pod.
+
+    `message` is the text of the event, and `at` the time when the event last occurred.
+    """
 
     message: str
     at: str
@@ -50,12 +53,13 @@ class Job:
       `TerminatingOrFailed`). `completed_indexes` is in Kubernetes' form, `0,2-4`; a long one is cut at a comma.
     - `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while the Job is suspended.
     - `labels` and `annotations` hold only keys of this project and of Kueue. `kept` is the text of the condition
-      `vgpu.io/resize`, a copy of the Job's record; it is not among `conditions`.
+      `vgpu.io/resize`, a copy of the Job's record (its latest change of width); `conditions` does not have it.
 
-    A workload of another kind has its pods in `sets`. `parallelism` and `completions` are then the number of its pods
-    that ask for cards, or of all its pods if none asks; counts of its status are 0. `pods_label` is the label, as
-    `key=value`, by which its pods name it; empty while it is not known. `together`: its controller creates all of its
-    pods at once. `problem` says why the engine cannot start it; empty if it can.
+    A workload of another kind has its pods in `sets`. `parallelism` and `completions` are then both the number of its
+    pods that ask for cards; if none asks, the number of all its pods. The counts of its status are 0. `pods_label` is
+    the label, as `key=value`, by which its pods name the workload; empty while the label is not known. `together` is
+    true if its controller creates all of its pods at once. `problem` says why the job engine cannot start the workload;
+    empty if the engine can.
     """
 
     namespace: str
@@ -120,7 +124,10 @@ class Job:
 
     @property
     def failing(self) -> str:
-        """A text with the number of failed pods, if any, while fewer pods are ready than should run; else empty."""
+        """A text with the number of failed pods; empty if no pod has failed.
+
+        Also empty if all pods that should run are ready, and for a Job that is suspended or has ended.
+        """
         due = self.width if self.completions is None else min(self.width, self.completions - self.succeeded)
         if not self.failed or self.suspend or self.ended or self.ready >= due:
             return ""

@@ -1,6 +1,7 @@
 """Requests from ResourceClaims: the second source of requests, next to containers' limits.
 
-A claim of `memory: 4Gi, cores: 15` asks for the same slice as the limits `-mem: 4` and `-cores: 15`.
+A claim of `memory: 4Gi, cores: 15` asks for the same slice as the limits `<prefix>-mem: 4` and `<prefix>-cores: 15`, if
+a memory unit is 1 GiB.
 """
 
 from collections.abc import Callable, Collection
@@ -28,8 +29,8 @@ class UnknownClaimError(RequestError):
 class ClaimRequests:
     """Reads the requests of pods from their ResourceClaims.
 
-    `find` returns the claim of a namespace and a name; None if it is not known, or none of its devices is ours. A
-    claim's memory is rounded up to units of `unit_mib` MiB.
+    `find` returns the ResourceClaim with this namespace and name; None if it is not known, or asks for no card of ours.
+    A claim's memory is rounded up to units of `unit_mib` MiB.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ClaimRequests:
         return self._request(claim), claim
 
     def check(self, pod: Pod) -> None:
-        """Raise RequestError if no container uses one of the pod's ResourceClaims: the kubelet would wait for ever."""
+        """Raise RequestError if the pod has a ResourceClaim that no container uses: the kubelet would wait for ever."""
         used = {name for container in pod.containers for name in container.claims}
         if unused := next((name for name in pod.claims or () if name not in used), ""):
             raise RequestError(
@@ -108,7 +109,10 @@ class ClaimRequests:
         return Request(family, mem=mem, cores=cores, count=claim.count)
 
     def _amount(self, where: str, name: str, text: str, unit: int) -> int | None:
-        """Returns the amount that a claim requests, in units of `unit`, rounded up; else None. Raises RequestError."""
+        """The amount `text` that a claim requests, in units of `unit`, rounded up; None if `text` is empty.
+
+        Raises RequestError, which names the claim (`where`) and the capacity (`name`), if `text` is no amount above 0.
+        """
         if not text:
             return None
         value = parse_quantity(text)
@@ -120,9 +124,10 @@ class ClaimRequests:
 
 
 def _users(pod: Pod, name: str) -> int:
-    """The number of containers that use the claim `name` of the pod, or another of its claims with one ResourceClaim.
+    """The number of the pod's containers that use the claim `name`, or another claim with the same ResourceClaim.
 
-    A ResourceClaim that is not made yet has no name.
+    Two claims of a pod may name one ResourceClaim. A ResourceClaim that is not made yet has no name, and is compared
+    with no other.
     """
     claims = pod.claims or {}
     stored = claims.get(name)

@@ -57,10 +57,10 @@ class Member:
 def place_all(
     members: Iterable[Member], placer: Placer, ledger: Ledger, budget: SearchBudget | None = None
 ) -> Sequence[Grant] | Refusal:
-    """Place all `members` or none; returns their grants, which are then in the ledger, or a refusal.
+    """Place all `members` (pods of a gang) or none; returns their grants, which are then in the ledger, or a refusal.
 
-    The members must hold nothing before, and `placer` must read this `ledger`. By default the search may compare a
-    request with a card LOOKS times.
+    The members must hold nothing before, and `placer` must read this `ledger`. `budget` bounds how often the search may
+    compare a request with a card; by default LOOKS times.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
@@ -101,9 +101,9 @@ def _bound(members: Sequence[Member], placer: Placer) -> int:
 
 
 def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
-    """The request, with the nodes of `grants` to avoid if its policy gives each pod of a group its own node.
+    """The request, which also avoids the nodes of `grants` if its policy gives each pod of a group its own node.
 
-    The best nodes go to the first roles, because their pods are placed first.
+    Such a request leaves no better nodes to other pods, because the pods of earlier roles are placed before it.
     """
     if request.policy not in APART:
         return request
@@ -149,7 +149,7 @@ class GangPod:
 
     @classmethod
     def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "GangPod":
-        """The pod as a pod of `gang`, with its equivalence class."""
+        """The pod as a pod of `gang`, with its equivalence class (pods with equal requests and constraints)."""
         return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
 
     @property
@@ -237,7 +237,8 @@ class GangView:
 class Asked:
     """The inputs of a decision about a gang: the UIDs of its pods, and the nodes offered to each class of equal pods.
 
-    `freed` is the ledger's counter at the decision: until it grows, equal inputs give the same refusal.
+    `freed` is the value that the ledger's counter of freed room had at the decision: until the counter grows, equal
+    inputs give the same refusal.
     """
 
     pods: frozenset[str]
@@ -281,11 +282,14 @@ class GangState:
         return first, *others[: max(0, view.size - view.placed - 1)]
 
     def known(self, asked: Asked) -> Refusal | None:
-        """The latest refusal if its decision had equal inputs; else None."""
+        """The latest refusal if its decision had inputs equal to `asked`; else None."""
         return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
 
     def may_fit(self, view: GangView, freed: int) -> bool:
-        """True if all pods exist, and the gang was not refused since slices last became free (the counter `freed`)."""
+        """True if all pods of the gang exist, and it was not refused since room last became free in the cluster.
+
+        `freed` is the present value of the ledger's counter that grows when room becomes free.
+        """
         return view.unready is None and (self.refused is None or self.refused[0].freed != freed)
 
     def why(self, view: GangView) -> Refusal | None:
@@ -306,22 +310,24 @@ class GangState:
         self.deadline = until if self.deadline is None else max(until, self.deadline)
 
     def bind(self, now: float) -> None:
-        """Record that a pod was bound: the other reservations last BINDING_SECONDS more."""
+        """Record that a pod was bound at `now`: the other reservations last until BINDING_SECONDS after it."""
         self.deadline = now + BINDING_SECONDS
 
     def lose(self, view: GangView) -> tuple[str, ...]:
-        """The UIDs whose reservations must end, because a pod of the gang or its reservation is gone.
+        """The UIDs of the pods whose reservations must end, because the gang is not complete any more.
 
-        They are all reserved pods if no Binding of the gang was sent, and a pod or a reservation is missing; else none.
+        They are all reserved pods if a pod or a reservation of the gang is missing, and no Binding was sent. Otherwise
+        there are none.
         """
         if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
             return ()
         return tuple(reservation.pod.uid for reservation in view.reserved)
 
     def expire(self, view: GangView, now: float) -> tuple[str, ...]:
-        """The UIDs whose reservations must end at `now`; the deadline is removed once it has passed.
+        """The UIDs of the pods whose reservations must end at `now`, because the deadline has passed.
 
-        Before the deadline there are none; after it, they are all reserved pods without a Binding under way.
+        Before the deadline there are none. After it they are all reserved pods without a Binding under way, and the
+        deadline is removed.
         """
         if self.deadline is None or now < self.deadline:
             return ()

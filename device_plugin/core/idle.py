@@ -25,7 +25,10 @@ def idle_limit(text: str) -> int | None:
 
 
 def notice_seconds(limit: float) -> float:
-    """The seconds from the announcement to the eviction: NOTICE_SECONDS, or half of a limit below 30 min."""
+    """The seconds from the announcement to the eviction of an idle pod.
+
+    They are NOTICE_SECONDS, or half of the pod's idle limit (in seconds) if that limit is below 30 min.
+    """
     return min(NOTICE_SECONDS, limit / 2)
 
 

@@ -50,7 +50,7 @@ class Loads(Followed):
                 self._touch(node)
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
-        """Store the loads measured on `node`, which replace its earlier loads; only cards of the ledger count."""
+        """Store the loads measured on `node`, in place of its earlier loads; only cards in the state `node` count."""
         known = (state.card.uuid for state in node.cards)
         used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
         if self._used.get(node.name) != used:

@@ -44,7 +44,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A ResourceClaim whose container may start: the full name of its one CDI device, and the devices it was given."""
+    """A ResourceClaim whose container may start: the full name of its one CDI device, and the claim's devices."""
 
     cdi: str
     devices: Sequence[AllocatedDevice]
@@ -52,7 +52,7 @@ class PreparedClaim:
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """The health of a card as pods with a part of it show it; `message` names the card, and what is wrong with it."""
+    """The health of a card, as the status of the pods that use it shows it; `message` names the card and its fault."""
 
     healthy: bool
     message: str

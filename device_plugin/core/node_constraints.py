@@ -75,13 +75,13 @@ class Taint:
 
     @property
     def passing(self) -> bool:
-        """True for a taint that passes: a cordon, or a taint that Kubernetes sets while a node is ill."""
+        """True for a taint that is only temporary: a cordon, or a taint that Kubernetes sets while a node is ill."""
         return self.key.startswith(_PASSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration of a pod: the taints with which a node does not keep the pod away.
+    """A toleration of a pod: it matches taints, and a node with such a taint may still take the pod.
 
     An empty `key` matches every key, an empty `effect` every effect, and `any_value` every value.
     """
@@ -104,7 +104,7 @@ class Toleration:
 class NodeConstraints:
     """A pod's conditions on a node: all of `required`, and all of at least one of `terms` (None: no terms).
 
-    The node may have no taint but those that `tolerations` match.
+    The `tolerations` must match all taints of the node.
     """
 
     required: tuple[Requirement, ...] = ()
@@ -213,7 +213,10 @@ class NodeIndex:
         return None if bits == self._all else self._set(bits)
 
     def passing(self, name: str, constraints: NodeConstraints) -> str:
-        """A text with the cordon or passing taints that keep a pod with these constraints from a node; else empty."""
+        """A text with the temporary taints that keep a pod with these constraints from the node `name`; else empty.
+
+        Temporary taints are a cordon, and taints that Kubernetes sets while a node is ill.
+        """
         position = self.position.get(name)
         taints = () if position is None else self._nodes[position].taints
         keys = [taint.key for taint in taints if taint.passing and not _tolerated(taint, constraints)]
@@ -248,7 +251,7 @@ class NodeIndex:
     def _barred(self, constraints: NodeConstraints, *, later: bool = False) -> int:
         """The nodes, as bits, with a taint that is not tolerated.
 
-        With `later`, a taint that passes (a cordon, an ill node) does not count.
+        With `later`, a temporary taint (of a cordon or an ill node) does not count.
         """
         bits = 0
         for taint, tainted in self._tainted.items():

@@ -15,15 +15,15 @@ def at_least(percent: int, whole: int) -> int:
 
 
 def most(free: int, whole: int) -> int:
-    """The largest percent of `whole`, rounded up as in `at_least`, that is not more than `free`; 0 if there is none."""
+    """The largest percent of `whole` that grants at most `free`, by the rounding of `at_least`; 0 if there is none."""
     return min(MOST, ((free + 1) * MOST - 1) // whole) if free > 0 and whole > 0 else 0
 
 
 def rounded(percent: int, whole: int, held_percent: int, held: int) -> int:
-    """The core groups, of a card with `whole`, that a new slice of `percent` gets.
+    """The number of core groups that a new slice of `percent` gets on a card of `whole` core groups.
 
-    Other slices in percent hold `held` groups for `held_percent` together. If slices that were rounded down have ended,
-    the next slices are rounded down, until all fit again.
+    The card's other slices in percent sum to `held_percent`, and hold `held` groups together. If slices that were
+    rounded down have ended, the next slices are rounded down, until all fit again.
     """
     together = (held_percent + percent) * whole // MOST - held
     up = -(-percent * whole // MOST)

@@ -100,7 +100,10 @@ def _ray(cluster: Object) -> Sets:
 
 
 def _roles(field: str) -> Callable[[Object], Sets]:
-    """A reader of the sets of a kind whose spec has, at `field`, replicas and a template for each role."""
+    """A function that reads the pod sets of an object; each role has replicas and a template.
+
+    It is for a kind of object whose spec has the roles at `field`.
+    """
 
     def read(found: Object) -> Sets:
         for role, each in _mapping(found, "spec", field).items():

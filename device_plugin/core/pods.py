@@ -25,8 +25,9 @@ class ContainerKind(Enum):
 class Container(Struct, frozen=True, gc=False):
     """One container of a pod: its name, kind and resource limits as written (`{"hygon.com/dcu-mem": "4"}`).
 
-    `claims` are the names of the claims that it uses, as `spec.resourceClaims` has them. `of_claims` names a request of
-    each, or is empty if the container uses all devices of its claims.
+    `claims` are the names of the claims that it uses, as `spec.resourceClaims` has them. `of_claims` has, for each
+    claim, the request whose devices the container uses; it is empty if the container uses all devices of all its
+    claims.
     """
 
     name: str

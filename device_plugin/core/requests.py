@@ -217,7 +217,7 @@ def family_of(resource: str) -> str:
 
 
 class RequestSource(Protocol):
-    """Another source of containers' requests than their limits."""
+    """A source of containers' requests other than their limits, such as ResourceClaims."""
 
     def of(self, pod: Pod, container: Container) -> tuple[Request, Claim] | None:
         """The container's request, and the claim in which it was found; None if there is none.
@@ -226,7 +226,7 @@ class RequestSource(Protocol):
         """
 
     def check(self, pod: Pod) -> None:
-        """Raise RequestError if the pod, whose containers' requests were read, can never start as it is."""
+        """Raise RequestError if the pod can never start as it is. The requests of its containers were read before."""
 
 
 class _NoClaims:
@@ -291,7 +291,11 @@ def pod_request(pod: Pod, prefixes: Collection[str], source: RequestSource = NO_
 
 
 def _check_claims(pod: Pod, gang: Gang | None, asking: Collection[tuple[str, Request]]) -> None:
-    """Raise RequestError if the pod has what pods with ResourceClaims may not have."""
+    """Raise RequestError if the pod uses an option that is not for pods with ResourceClaims.
+
+    The options are: a gang, the annotation for the number of slices, and a container that asks for slices of several
+    cards next to another asking container.
+    """
     if len(asking) > 1 and (several := next((name for name, each in asking if each.count > 1), "")):
         raise RequestError(
             f"container {several} asks for slices of several cards, and other containers ask too: leave out `count`, or"
@@ -334,7 +338,7 @@ def _annotation(pod: Pod, key: str, most: int) -> str:
 
 
 def _slices(pod: Pod) -> int:
-    """The number of slices, each of another card, that the pod's asking container wants: its annotation, or 1."""
+    """The number of slices, each of another card, that a container of the pod asks for: the pod's annotation, or 1."""
     text = pod.annotation(annotations.SLICES)
     if text and not (_SIZE.fullmatch(text) and int(text) <= MAX_CONTAINER_CARDS):
         raise RequestError(
@@ -436,7 +440,7 @@ def _check_amounts(where: str, prefix: str, counts: Mapping[str, int], slices: i
 
 
 def _check_slices(where: str, prefix: str, counts: Mapping[str, int], count: int) -> None:
-    """Raise RequestError if `-slices` is written, but not with the number of slices that the container gets."""
+    """Raise RequestError if the limit `-slices` is written, but is not the number of slices that the container gets."""
     whole, slices = counts.get(WHOLE, 0), counts.get(SLICES)
     if slices is None:
         return

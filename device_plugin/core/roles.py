@@ -31,9 +31,9 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A pod's number in its group, the nodes that it must avoid, and the nodes that it must leave to others.
+    """A pod's number in its group, and two bounds on the choice of its node.
 
-    `leave` is the number of the best nodes, which are left to pods of earlier roles.
+    The pod avoids the nodes in `avoid`, and leaves the `leave` best nodes to pods of earlier roles.
     """
 
     number: int | None = None

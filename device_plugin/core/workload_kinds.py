@@ -19,7 +19,8 @@ class WorkloadKind:
     """A kind of object with a field `suspend`, which its controller obeys.
 
     `suspend` is the path of that field below `spec`. `pod_label` is the label by which the pods name the object; it is
-    empty for Jobs, whose pods name their owner. `complete` and `failed` are the types of the conditions of an end.
+    empty for Jobs, whose pods name their owner. `complete` and `failed` are the types of the conditions that an object
+    has after its end.
     """
 
     group: str
