@@ -1,4 +1,4 @@
-"""The holdings of the ledger, kept equal to the known pods, nodes and reports of agents.
+"""Keeps the ledger's holdings (its entries) in agreement with the known pods, nodes and reports of agents.
 
 The ledger holds the grant of every bound pod that has not ended, every reservation, the slices of containers that
 outlive their pod, and the slices that are kept for jobs. Callers hold the cluster view's lock.
@@ -22,12 +22,12 @@ class Follower(Protocol):
     """Receives each change of a pod that asks for slices or holds some. The cluster view's lock is held."""
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """Receive a pod's new state, which the ledger does not show yet; `before` is the old state."""
+        """Receive a pod's new state before the ledger shows it; `before` is the earlier state, None for a new pod."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
-        """Receive a pod's new state, which the ledger shows now.
+        """Receive a pod's new state after the ledger shows it; `before` is the earlier state, None for a new pod.
 
-        `changed` is true if the news affects slices or waiting pods.
+        `changed` is true for a new pod, and if the two states differ in something that concerns slices or waiting pods.
         """
 
     def claim_changed(self, pod: Pod) -> None:
@@ -91,9 +91,10 @@ class Accounts:
         return self._ledger.reservation(uid) is not None
 
     def vanish(self, uid: str, now: float) -> None:
-        """Record that a bound pod vanished before it ended: its slices stay held until the agent can report them.
+        """Record at the time `now` that a bound pod is gone and was not seen to end: its slices stay held.
 
-        A pod whose Binding was sent without a clear answer counts as bound.
+        They stay held for some seconds, in which its node's agent can report them. A pod whose Binding got no clear
+        answer counts as bound.
         """
         pod, grant, reservation = self._pods.get(uid), self._ledger.grant(uid), self._ledger.reservation(uid)
         unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
@@ -108,10 +109,10 @@ class Accounts:
         self.free(uid)
 
     def free(self, uid: str) -> None:
-        """Free the pod's slices and host amounts in the ledger.
+        """Free the pod's slices in the ledger, and its CPU, memory and disk of the host.
 
-        Slices that the pod's processes may still use stay held: the slices of a pod that vanished, and slices that an
-        agent reports.
+        Slices that the pod's processes may still use stay held: the slices of a pod that vanished (it is gone, but was
+        not seen to end), and slices that an agent reports.
         """
         before, vanished = self._ledger.holding(uid), self._reports.vanished(uid)
         if vanished is not None:
@@ -122,12 +123,12 @@ class Accounts:
             self._hold_reported(before.node, uid)
 
     def free_ended(self, uid: str) -> None:
-        """Free the slices of a pod that has ended or is not known, unless they are a reservation."""
+        """Free the slices of a pod that has ended or is not known; slices that are only reserved stay held."""
         if not self._lives(uid) and self._ledger.reservation(uid) is None:
             self.free(uid)
 
     def free_hosts(self, listed: Collection[str]) -> None:
-        """Free the CPU, memory and disk of pods without slices that are neither `listed` nor known."""
+        """Free the CPU, memory and disk of each pod that has no slices, is not known, and whose UID is not `listed`."""
         hosts = [holder for holder, held in self._ledger.holdings().items() if held.grant is None]
         for holder in hosts:
             if isinstance(holder, str) and holder not in listed and self._pods.get(holder) is None:
@@ -136,7 +137,7 @@ class Accounts:
     # Nodes
 
     def set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
-        """Record the cards of a node (None: it has none), and the CPU, memory and disk `whole` of its host.
+        """Record the cards of a node (None: it has none); `whole` is all CPU, memory and disk of its host.
 
         If the inventory has changed, the slices that its agent reports are held, and slices that it no longer reports
         are freed. The promises on the node (slices kept for jobs) are updated.
@@ -171,10 +172,10 @@ class Accounts:
         self._hold_reported(pod.node, pod.uid)
 
     def _hold_reported(self, node: str, uid: str) -> None:
-        """Hold the slices that a node's agent reports for a pod, unless the pod itself has a holding there.
+        """Hold the slices that a node's agent reports for a pod, unless the ledger has the pod's own entry there.
 
-        If there are none to hold, an earlier holding for the report is released. The promises on the node (slices kept
-        for jobs) are updated.
+        If there are no such slices to hold, the entry of an earlier report is released. The promises on the node
+        (slices kept for jobs) are updated.
         """
         own, left = self._ledger.holding(uid), self._reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):
@@ -184,7 +185,7 @@ class Accounts:
         self._promises.changed(node, uid)
 
     def _keep(self, left: Outliving) -> None:
-        """Hold the slices that outlive a pod, and end the reservations that overlap with these slices."""
+        """Hold the slices in `left`, which outlive their pod, and end the reservations that overlap with them."""
         holding = Holding(holder=left.holder, node=left.grant.node, grant=left.grant)
         if self._ledger.holding(left.holder) == holding:
             return

@@ -11,8 +11,8 @@ from device_plugin.state.pods import KnownPods
 class ClaimNews:
     """Brings news of ResourceClaims (new, changed, gone, listed) into the cluster's view.
 
-    `again` records a known pod again, whose request may have changed with its claim. Each public method takes the
-    cluster view's lock.
+    `again` is called with the UID of each known pod that names a changed claim, because the pod's request may have
+    changed. Each public method takes the cluster view's lock.
     """
 
     def __init__(
@@ -25,7 +25,10 @@ class ClaimNews:
         self._again = again
 
     def see(self, claim: Claim) -> None:
-        """Keep a ResourceClaim as it is now; unbound pods that name it are read again if it asks otherwise."""
+        """Record a ResourceClaim as it is now; `again` is called for the pods that name it if it asks otherwise.
+
+        The same happens if the claim is new or has lost its devices.
+        """
         with self._lock:
             # The text of the pod's own record takes no more memory.
             pod = self._pods.get(claim.pod) if claim.pod else None

@@ -31,8 +31,8 @@ class _Kept(Struct, frozen=True, gc=False):
     """The parts of a ResourceClaim that are kept, in at most 300 bytes with its name.
 
     `asks` is a Claim that has only its request, and `devices` are those of its allocation. Equal values are one object.
-    `version` is its resourceVersion if only its allocation is left to write: it is protected, without devices, and not
-    being deleted. Else it is 0. The number takes 27 bytes less than the text.
+    `version` is the claim's resourceVersion as a number, which takes 27 bytes less than the text. It is 0 unless the
+    claim has our finalizer and no devices, and is not being deleted: then only the allocation is left to write.
     """
 
     uid: str
@@ -56,17 +56,18 @@ class KnownClaims:
     def find(self, namespace: str, name: str) -> Claim | None:
         """The ResourceClaim of this name; None if it is not known, or asks for no card of ours. It needs no lock.
 
-        The returned Claim has the request and the allocated devices, and no pods of its status. It has a version, and
-        is `protected`, only if it has the finalizer and no devices, and is not being deleted.
+        The returned Claim has the request and the allocated devices, but not the pods that use it. Its `version` and
+        `protected` are set only if the claim has our finalizer and no devices, and is not being deleted.
         """
         kept = self._known.get(namespace, {}).get(name)
         return _whole(namespace, name, kept) if kept is not None else None
 
     def see(self, claim: Claim, pod: str = "") -> bool:
-        """Keep a ResourceClaim; returns true if it is new, has another request, or has lost its devices.
+        """Record a ResourceClaim; returns true if it is new, has another request than before, or has lost its devices.
 
-        Then pods that name it may have another request. `pod` is the UID of its pod as a text that is in memory
-        already; empty if there is none.
+        In these cases the requests of pods that name it may have changed. `pod` is the UID of the pod for which the
+        claim was made; it is a text object that is in memory already, so that it takes no more memory. It is empty if
+        there is none.
         """
         if not claim.ours:
             return self.forget(claim.namespace, claim.name)
@@ -102,7 +103,7 @@ class KnownClaims:
         return [_whole(*key, self._known[key[0]][key[1]]) for key in self._unsettled]
 
     def settle(self, claims: Iterable[ClaimName]) -> None:
-        """Remove ResourceClaims that agree with the grants from `unsettled`, until they change again."""
+        """Leave these ResourceClaims, which agree with the grants, out of `unsettled` until they change again."""
         # A set that was large keeps its memory.
         self._unsettled = self._unsettled.difference(claims)
 
@@ -115,16 +116,17 @@ def _whole(namespace: str, name: str, kept: _Kept) -> Claim:
 
 
 def _version(claim: Claim) -> int:
-    """The ResourceClaim's resourceVersion as a number if only its allocation is left to write, else 0.
+    """The ResourceClaim's resourceVersion as a number; 0 unless its allocation is all that must still be written.
 
-    It is also 0 if the resourceVersion is no decimal number; Kubernetes writes no others.
+    It is all if the claim has our finalizer and no devices, and is not being deleted. The number is also 0 if the
+    resourceVersion is no decimal number; Kubernetes writes no others.
     """
     ready = claim.protected and not claim.devices and not claim.deleting
     return int(claim.version) if ready and claim.version.isdecimal() else 0
 
 
 def _asks(claim: Claim) -> Claim:
-    """The ResourceClaim reduced to its request; its fault is set if it is being deleted."""
+    """A copy of the ResourceClaim with only its request; if it is being deleted, with only a fault that says so."""
     if claim.deleting:
         return _shared(Claim("", "", "", "", fault=_DELETED))
     return _shared(

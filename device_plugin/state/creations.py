@@ -67,9 +67,10 @@ class FailedCreations:
         """The time on the clock at which `look` must be called again even if nothing has changed."""
 
     def look(self, jobs: Iterable[Managed]) -> Mapping[JobKey, str]:
-        """Read the events that are due, of at most MOST_READS Jobs; returns the known reasons for refused pods, by Job.
+        """Read the events that are due, of at most MOST_READS Jobs; returns by Job why its pods are refused.
 
-        A reason is kept while its Job lacks pods. `next` is set to the time of the next read.
+        Only known reasons are returned. A reason is kept while its Job lacks pods. `next` is set to the time of the
+        next read.
         """
         now, found = self._clock(), dict[str, _Lacking]()
         lacking = [managed for managed in jobs if managed.lacks]
@@ -111,7 +112,7 @@ class FailedCreations:
 
 
 def refusal(message: str) -> str:
-    """The part of the API server's message that names a quota, or else the whole message; the text is cut.
+    """The text of the API server's `message`, from the words about a quota on, if any; at most MAX_REFUSAL characters.
 
     Unprintable characters become spaces, because tenants write part of the message.
     """

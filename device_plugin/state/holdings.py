@@ -24,7 +24,7 @@ class ViewedHoldings:
         return self._view.why_not_synced()
 
     def snapshot(self) -> Snapshot:
-        """A snapshot of the present ledger; promises (slices kept for jobs) whose time is over are ended before."""
+        """A snapshot of the present ledger; promises (slices kept for jobs) whose time is over are ended first."""
         self._view.expire()
         return self._view.snapshot()
 

@@ -1,4 +1,4 @@
-"""The pods, as long as they run or wait, of Jobs and of other workloads, found by their owner and by their node."""
+"""The pods of Jobs and of other workloads, as long as these pods run or wait, found by owner and by node."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ class JobPods:
     def of(self, job: Job) -> Collection[Pod]:
         """The pods of a Job that have not ended.
 
-        A workload of another kind has only its pods that ask for cards, if its template asks for cards.
+        For a workload of another kind whose template asks for cards, only its pods that ask for cards are returned.
         """
         if job.kind is JOB:
             return self._of.get((job.namespace, job.uid), {}).values()
@@ -41,7 +41,7 @@ class JobPods:
         return [pod for pod in found if pod.containers] if job.template.containers else found
 
     def succeeded(self, job: Job) -> int:
-        """The number of pods of a workload that asked for cards, have succeeded and still exist.
+        """The number of a workload's pods that asked for cards, have succeeded and still exist.
 
         0 for a Job, because a Job's own status has this number.
         """
@@ -137,7 +137,7 @@ class JobPods:
 
 
 def _owners(pod: Pod) -> Collection[tuple[str, str]]:
-    """The keys of a pod in the index: its namespace with the UID of its Job, and with the label of its workload.
+    """The keys of a pod in the index: its namespace with its Job's UID, and its namespace with its workload's label.
 
     A key is left out if the pod has no Job, or no such label.
     """

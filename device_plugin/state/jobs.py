@@ -1,8 +1,8 @@
 """The Jobs with the queue label and their pods, from watches, lists, reads and answers to our own writes, in any order.
 
 A Job only moves forward: an older version than the known one changes nothing, so that a late watch cannot take back a
-change that the answer to a write has shown. Each version is decoded once, into the JobSpec and the record, and not in
-each round.
+change that the answer to a write has shown. Each version is decoded only once, into the JobSpec (what the Job asks for)
+and the record (its latest change of width).
 
 A record does not go back either: if the Job's author has removed the record, the last known record counts, or the copy
 that the engine keeps in the Job's status.
@@ -62,8 +62,8 @@ class JobsOfKind:
 class KnownJobs:
     """All Jobs and other workloads with the queue label. Any thread may call it.
 
-    `read` returns the JobSpec of a Job, and raises RequestError if the Job is malformed. `stranded_seconds` is copied
-    into each Managed.
+    `read` returns the JobSpec of a Job, and raises RequestError if the Job is malformed. `stranded_seconds`, for which
+    a pod may wait for a node, is copied into each Managed (a Job as the engine sees it).
     """
 
     def __init__(self, read: Callable[[Job], JobSpec], stranded_seconds: float = STRANDED_S) -> None:
@@ -94,9 +94,10 @@ class KnownJobs:
         return f"{absent} were not listed yet" if absent else self._others_not_synced()
 
     def waits_for(self, why_not_synced: Callable[[], str]) -> None:
-        """Set the callable that returns which of the other kinds were not listed yet, as text; empty if all were.
+        """Set the callable that says which kinds of objects, other than Jobs and their pods, were not listed yet.
 
-        The method `why_not_synced` returns this text once Jobs and pods were listed.
+        It returns a text, empty if all were listed. The method `why_not_synced` returns this text once Jobs and pods
+        were listed.
         """
         self._others_not_synced = why_not_synced
 
@@ -208,10 +209,10 @@ class KnownJobs:
         return run if run == len(pods) == job.width and not job.suspend else 0
 
     def _awaited(self, pod: Pod, report: ProgressReport) -> bool:
-        """True if the Job's change under way needs this report of the pod of index 0.
+        """True if a change of the Job's width is under way and needs this report of a pod, which must have index 0.
 
-        Either the request for a checkpoint is not sent yet: it will hold the reported number of checkpoints. Or the
-        report is the first with a newer checkpoint than that request.
+        It needs the report in two cases. The request for a checkpoint was not sent yet; it will contain the number of
+        checkpoints in the report. Or the report is the first that shows a checkpoint after the request.
         """
         known = self._job_of(pod)
         if known is None or known.record is None or known.record.applied or pod.index != 0:
@@ -250,7 +251,7 @@ class KnownJobs:
             }
 
     def renewed(self, managed: Managed) -> Managed | None:
-        """The Job of `managed` in its newest version; None if it differs in something that a plan depends on."""
+        """The newest version of the Job `managed`; None if it is gone or differs in what a plan depends on."""
         with self._lock:
             known = self._jobs.get(managed.job.uid)
             newest = self._completed(known) if known is not None else None
@@ -272,7 +273,10 @@ class KnownJobs:
         return {known.job.key: (known.job, known.problem) for known in unread}
 
     def _completed(self, known: Managed) -> Managed:
-        """The Job with its pods, its program's latest report, its history, and the answer that fixed its width."""
+        """A copy of the Job `known` with the facts about it that are kept apart from it.
+
+        These are its pods, its program's latest report and history, and the API server's answer that fixed its width.
+        """
         pods = tuple(sorted(self.pods.of(known.job), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         received = self._received.get(first, _SILENT)
@@ -286,7 +290,7 @@ class KnownJobs:
         )  # fmt: skip
 
     def _made(self, job: Job, known: Managed | None) -> Managed:
-        """The Job read from this version; `known` is the Job as read from the version before, None for a new Job.
+        """The Job as it is read from its new version `job`; `known` is the Job as it was before, None for a new Job.
 
         Its record, the latest change of its width, is the newest of three: the record in the annotation, the known
         record, and the copy in the Job's status.
@@ -307,7 +311,10 @@ class KnownJobs:
 
 
 def _record(text: str) -> Resize | None:
-    """Reads the record of a Job's change; None if the text is empty, or malformed, which only others write."""
+    """The decoded record of a Job's change of width; None if `text` is empty or malformed.
+
+    The engine writes no malformed record; only others do.
+    """
     try:
         return Resize.decode(text) if text else None
     except AnnotationError:
@@ -327,7 +334,7 @@ def _newer(job: Job, known: Job) -> bool:
 
 
 def _checkpoint(pods: Collection[Pod]) -> Checkpoint | None:
-    """The latest request for a checkpoint to the program of index 0; None if there is none, or a malformed one."""
+    """The latest request for a checkpoint to the program of index 0; None if there is none, or it is malformed."""
     for pod in pods:
         text = pod.annotation(CHECKPOINT) if pod.index == 0 else ""
         if text:

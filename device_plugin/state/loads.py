@@ -10,7 +10,7 @@ from device_plugin.core.loads import Load, Loads
 class MeasuredLoads:
     """Holds the loads that nodes reported in the last `stale` seconds.
 
-    Callers hold the ledger's lock; only `age` needs none.
+    Callers hold the cluster view's lock; only `age` needs none.
     """
 
     def __init__(self, ledger: Ledger, stale: float, clock: Callable[[], float]) -> None:
@@ -22,7 +22,7 @@ class MeasuredLoads:
         self._at: OrderedDict[str, float] = OrderedDict()
 
     def put(self, node: str, loads: Mapping[str, Load]) -> None:
-        """Store the loads that the node's agent has just reported; ignored for a node without an inventory."""
+        """Store the loads, by card, that a node's agent has just reported; ignored if the node has no inventory."""
         state = self._ledger.node(node)
         if state is not None:
             self.loads.put(state, loads)

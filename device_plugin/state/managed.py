@@ -30,15 +30,15 @@ class Managed:
     """A queued Job: the object, its author's spec, its live pods, and its record (latest change of width).
 
     - `problem` says why the Job cannot be read; `spec` is meaningless then.
-    - `lost`: the Job's annotation does not hold the record any more. `past` is the copy of the record, without the
-      change that it announced, in the Job's status.
+    - `lost`: the Job's annotation does not hold the record any more. `past` is the copy of the record in the Job's
+      status; it lacks the change of the width.
     - `checkpoint` is the latest request for a checkpoint to the program of index 0. The agent of that program's node
       reported `saved` checkpoints and `progress` at `received`, in seconds since 1970; `history` has all reports.
     - `rigid` is the API server's answer when it refused a new width, `refusal` its answer when it refused pods that the
       Job lacks; each is empty without a refusal.
     - `pin` is the node label, key and value, that the Job's pods are bound to when it starts; None for any nodes.
-    - `stranded_seconds`: the Job shrinks or stops if a pod has waited for a node for this time, or has not ended this
-      time after its grace period.
+    - `stranded_seconds`: the Job shrinks or stops if a pod has waited for a node for this time, or still exists this
+      time after the end of its grace period.
     """
 
     job: Job
@@ -59,7 +59,7 @@ class Managed:
     stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:
-        """True if this Job and `other` differ in nothing that a plan depends on; Jobs that cannot be read are alike.
+        """True if this Job and `other` differ in nothing that a plan depends on, or if neither can be read.
 
         The time of the program's latest report counts only while a change of the Job is under way, because the change
         may need a checkpoint.
@@ -109,7 +109,7 @@ class Managed:
     def wants(self, width: int) -> bool:
         """True if the Job needs more cards to have this width (number of pods), and its user does not hold it back.
 
-        Such a Job is suspended, or is a split that runs fewer sub-tasks at a time than `width`.
+        Such a Job is suspended, or is a split (a Job of sub-tasks) that runs fewer sub-tasks at a time than `width`.
         """
         if self.spec.on_hold:
             return False
@@ -118,8 +118,7 @@ class Managed:
     def has(self, width: int) -> bool:
         """True if the Job has this width; width 0 means that the Job is suspended.
 
-        A split, a Job of sub-tasks, has each width up to the number of sub-tasks that it may run at a time (its
-        window).
+        A split, a Job of sub-tasks, runs several sub-tasks at a time. It has each width from 1 up to this number.
         """
         if self.job.suspend or width == 0:
             return self.job.suspend == (width == 0)
@@ -130,8 +129,8 @@ class Managed:
     def written(self, width: int) -> bool:
         """True if the Job's `parallelism` is this width, even if the Job is suspended.
 
-        An elastic Job must have as many completions. A Job whose width is fixed may have more: after a pod has
-        succeeded, another pod follows.
+        For an elastic Job, whose width may change, its `completions` must be this width too, or unset. A Job of fixed
+        width may have more completions: after a pod has succeeded, another pod follows.
         """
         job = self.job
         return job.width == width and (not self.spec.elastic or job.completions in (None, width))
@@ -139,7 +138,8 @@ class Managed:
     def attained(self, now: float) -> float:
         """The service that the Job has had until `now`, in card-seconds.
 
-        The service is the amount in the latest record, and the Job's cards times the seconds since.
+        It is the amount in the latest record, and since then the number of the Job's cards times the seconds that the
+        Job ran.
         """
         record, job = self.record, self.job
         before = record.attained if record is not None else 0.0
@@ -150,32 +150,39 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, until - since)
 
     def begun(self, now: float) -> float:
-        """The time when the running Job got its number of pods: by its latest record, or later if others started it."""
+        """The time, in seconds since 1970, when the running Job got its present number of pods.
+
+        It is the time of the latest record, or of the Job's start if the start is later: then somebody else started the
+        Job.
+        """
         if self.record is None:
             return seconds(self.job.started, now)
         return max(self.record.asked, seconds(self.job.started, self.record.asked))
 
     def stopped(self, record: Resize, now: float) -> float:
-        """The time when the suspended Job was stopped: by its last change's record, or later if others stopped it."""
+        """The time, in seconds since 1970, when the suspended Job was stopped; `record` is its latest change of width.
+
+        It is the time of the record if this change stopped the Job. Otherwise somebody else has stopped the Job later.
+        """
         if not record.width:
             return record.asked
         since = (seconds(condition.since, now) for condition in self.job.suspension)
         return max(record.asked, next(since, now))
 
     def rests_since(self, now: float) -> float:
-        """The time when the suspended Job was stopped; if it has never run, the time when it was created."""
+        """The time, in seconds since 1970, when the suspended Job was stopped, or created if it has never run."""
         if self.record is None or not self.record.ran:
             return seconds(self.job.created, now)
         return self.stopped(self.record, now)
 
     @property
     def unkept(self) -> bool:
-        """True if facts about earlier changes in the Job's record must still be copied into the Job's status.
+        """True if the Job's record has facts about earlier changes that must still be copied into the Job's status.
 
-        They decide the Job's later turns in the queue. The copy is needed because a user can remove the annotation, but
-        only the engine can remove the copy. The record of a start is not copied: it adds only the time of the start. A
-        workload of another kind than a Job has no copy; then it is true only if the record was removed from the
-        annotation.
+        These facts decide the Job's later turns in the queue. The copy is needed because a user can remove the
+        annotation with the record, but only the engine can remove the copy. The record of a start is not copied: it
+        adds only the time of the start. A workload of another kind than a Job has no copy; for it, the value is true if
+        the annotation was removed.
         """
         record = self.record
         if record is None or not self.lives:
@@ -206,8 +213,8 @@ class Managed:
     def as_written(self) -> bool:
         """True if the engine started the running Job with its author's width, and the Job still has that width.
 
-        If the Job has a list of widths, the author's width means the least listed width that is not below the width
-        asked for, or else the largest.
+        If the Job has a list of widths, the author's width means the smallest listed width that is at least the width
+        asked for. If all are smaller, it means the largest.
         """
         record, width = self.record, self.job.width
         if record is None or self.job.suspend or record.before or not record.applied:
@@ -216,14 +223,14 @@ class Managed:
 
     @property
     def index_ended(self) -> bool:
-        """True if an index has succeeded that would run again after a change of the width.
+        """True if an index of the Job has succeeded: after a change of the width, the index would run again.
 
         Never true for a split, a Job of sub-tasks.
         """
         return bool(self.job.succeeded or self.job.completed_indexes) and not self.spec.parts
 
     def may_have(self, width: int) -> bool:
-        """True if the Job may run with this number of pods: its list allows it, or its number cannot be changed."""
+        """True if the Job may run with this number of pods: its spec allows it, or its width cannot be changed."""
         return self.spec.allows(width) or bool(self.rigid) or self.index_ended
 
     @property
@@ -260,7 +267,7 @@ class Managed:
         return sum(now >= time for time in self._placed_by(now))
 
     def unreplaced(self, now: float) -> int:
-        """The number of deleted pods that should have ended `stranded_seconds` ago.
+        """The number of deleted pods that still exist `stranded_seconds` after the end of their grace period.
 
         0 if the Job controller replaces a pod before its end, or if the Job is suspended.
         """
@@ -311,8 +318,9 @@ class Managed:
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that leave if the Job gets this width: the pods with the indexes from `width` on.
 
-        At width 0 all pods leave. A pod without an index leaves only then, because only its Job's author changes the
-        width. A split's pods too leave only then: its window slides over the indexes.
+        At width 0 all pods leave. Two kinds of pods leave only at width 0: pods without an index, because the engine
+        does not change their Job's width; and the sub-tasks of a split, because the range of indexes that run moves on
+        with time.
         """
         if width and self.spec.parts:
             return iter(())
@@ -321,7 +329,8 @@ class Managed:
     def young(self, now: float) -> Sequence[Pod]:
         """The sub-tasks of a running split that began less than YOUNG_SECONDS ago, the latest first.
 
-        The Job controller ends sub-tasks in this order if the split's window becomes smaller.
+        A split is a Job of sub-tasks. If it may run fewer sub-tasks at a time than before, the Job controller ends them
+        in this order.
         """
         if not self.spec.parts or self.job.suspend:
             return ()

@@ -1,7 +1,7 @@
 """News of pods, nodes and Jobs, from watches, lists, reads and our own writes, in any order.
 
-The known state of a pod only moves forward: unbound, bound, ended, gone. Only the watch can take an end back. This
-module only records: the followers decide what a change means for waiting pods.
+The known state of a pod only moves forward: unbound, bound, ended, gone. Only the watch can show that an ended pod has
+not ended. This module only records: the followers decide what a change means for waiting pods.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -113,7 +113,7 @@ class PodNews:
     def known(self, pod: Pod) -> Pod:
         """The pod as it is known here; a pod that is not known yet is recorded first.
 
-        kube-scheduler may be ahead of our watch, and does not ask for a pod again before something changes.
+        kube-scheduler may ask for a pod before our watch has shown it, and does not ask again until something changes.
         """
         with self._lock:
             if self._pods.get(pod.uid) is None:
@@ -127,7 +127,7 @@ class PodNews:
             self.see(pod, watched=False)
 
     def claim_changed(self, uid: str) -> None:
-        """Forget a known pod's request, and report the pod to the followers: a ResourceClaim of it has changed."""
+        """Forget the request of an unbound pod whose ResourceClaim has changed, and report the pod to the followers."""
         with self._lock:
             pod = self._pods.get(uid)
             if pod is not None and not pod.node:
@@ -282,7 +282,10 @@ class NodeNews:
         return known.inventory if known is not None else None
 
     def registrations(self, node: str) -> int:
-        """The number of times that the node's agent began to prepare ResourceClaims: kubelets register it again."""
+        """The number of times that the node's agent began to prepare ResourceClaims.
+
+        It begins each time the kubelet has registered it.
+        """
         return self._registrations.get(node, 0)
 
 
@@ -310,7 +313,7 @@ class JobNews:
         return self._others[kind]
 
     def see(self, job: QueuedJob) -> None:
-        """Record a Job with its promises; or a workload of the receiver's `kind`, with its gang too.
+        """Record a Job with its promises (slices kept for jobs), and a workload of another kind with its gang too.
 
         A workload that another workload's controller (MAKERS) has made is left out: its labels and its record may be
         copies.

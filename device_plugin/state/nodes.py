@@ -18,7 +18,7 @@ class KnownNodes:
     def see(self, node: Node) -> None:
         """Record a node, or remove it if it has no inventory.
 
-        If nothing has changed that constraints of pods are compared to, such as after a heartbeat, the index is kept.
+        The index is kept if nothing has changed that pods' constraints are compared to, for example after a heartbeat.
         """
         if not node.inventory:
             self.gone(node.name)

@@ -51,7 +51,7 @@ _asking = attrgetter("containers", "annotations", "labels", "host", "claims")
 def concerns_us(pod: Pod, resources: Collection[str], scheduler: str = "") -> bool:
     """True if a container asks for one of `resources`, or the pod carries a grant.
 
-    True also for a pod with claims of the scheduler `scheduler`; empty if claims are not served.
+    True also if the pod has ResourceClaims and its scheduler is `scheduler`, which is empty if claims are not served.
     """
     asks = any(name in resources for container in pod.containers for name in container.limits)
     claims = bool(scheduler and pod.claims) and pod.scheduler == scheduler
@@ -83,10 +83,10 @@ def _ask_alike(one: Pod, other: Pod) -> bool:
 def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
     """True if kube-scheduler has refused or preempted an unbound pod since its slices were reserved.
 
-    Two signs count. kube-scheduler withdraws its nomination of the node: the pod was preempted, or its wait before the
-    binding, for a volume for instance, failed (Kubernetes 1.35 and later). Or a pod without a nomination shows a
-    refusal that it did not show when the slices were reserved. A refusal of a gang's pod does not count: it may be
-    older than the reservation that the gang's last pod made for all.
+    There are two signs. First: kube-scheduler withdraws its nomination of the node. Then the pod was preempted, or its
+    wait before the binding failed, for a volume for instance (Kubernetes 1.35 and later). Second: a pod without that
+    nomination shows a refusal that it did not show when the slices were reserved. The second sign does not count for a
+    pod of a gang: the refusal may be older than the reservation, which was made when the gang's last pod came.
     """
     node = reserved.grant.node
     if before is not None and before.nominated == node != now.nominated:
@@ -98,8 +98,8 @@ def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
 def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
     """The grant of a bound pod; None if it has none. Raises AnnotationError if it is malformed or another pod's.
 
-    The present inventory is not compared: a card may shrink or be away, and granted slices stay held. A grant equal to
-    our reservation is not decoded again.
+    The grant is not compared with the present inventory: a card may shrink or be away, and granted slices stay held. A
+    grant equal to our reservation is not decoded again.
     """
     ours = reserved.grant if reserved is not None else None
     if ours is not None and ours.node == pod.node and ours.encode() == pod.annotation(annotations.GRANT):
@@ -135,8 +135,8 @@ class KnownPods:
     def request_of(self, pod: Pod) -> PodRequest | None:
         """The pod's request; None if the pod asks for no slice. Raises RequestError. It needs no lock.
 
-        kube-scheduler sends the pod with each question. The request of a known unbound pod was read when the pod was
-        recorded, and is not read again.
+        kube-scheduler sends the pod with each call. The request of a known unbound pod was read when the pod was
+        recorded; it is read again only if the pod asks differently now.
         """
         known = self._known.get(pod.uid)
         # Another thread may replace it in the next moment.
@@ -152,16 +152,17 @@ class KnownPods:
             known.asked = None
 
     def doubt_request(self, uid: str) -> None:
-        """Forget the request of a known pod, because a ResourceClaim of it has changed: it is read when needed.
+        """Forget the request of a known pod, because a ResourceClaim of it has changed.
 
-        Thousands of pods may name one claim that a tenant creates and deletes all the time.
+        The request is read again only when it is needed, because a tenant may create and delete one claim all the time,
+        and thousands of pods may name it.
         """
         known = self._known.get(uid)
         if known is not None:
             known.asked = None
 
     def naming(self, namespace: str, claim: str) -> list[str]:
-        """The UIDs of the known pods that name this ResourceClaim, the first one first. It needs no lock."""
+        """The UIDs of the known pods that name this ResourceClaim, the earliest recorded first. It needs no lock."""
         return list(self._naming.get((namespace, claim), ()))
 
     def is_gone(self, uid: str) -> bool:
@@ -196,7 +197,7 @@ class KnownPods:
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
         """Record a pod's state; returns the pod as it is known now.
 
-        Old news changes only the time of the latest news.
+        News that is older than the known state changes only the time of the pod's latest news.
         """
         known = self._known.get(pod.uid)
         if known is None:

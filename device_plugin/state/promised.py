@@ -1,4 +1,4 @@
-"""Slices that are promised to jobs: the leaving pods that still hold some, and the holdings that keep the free ones.
+"""Slices that are promised to jobs: leaving pods still hold some of them, and the ledger keeps the free ones.
 
 Callers hold the cluster view's lock. Without any promise each call reads one empty dict.
 """
@@ -36,7 +36,7 @@ class PromiseStatus:
 
 @dataclass(slots=True)
 class LeavingPod:
-    """A pod that leaves the Job with the UID `giver`, and its slices, which are promised to `beneficiary`.
+    """A pod that leaves the Job with the UID `giver`, and its slices, which the job or group `beneficiary` will get.
 
     The promise ends at the time `until`. The slices are `freed` once neither the pod nor one of its containers holds
     them.
@@ -52,9 +52,10 @@ class LeavingPod:
 
 @dataclass(slots=True)
 class _Promise:
-    """The promise to one beneficiary on one node; `leaving` has the UIDs of the leaving pods.
+    """The promise of slices to one beneficiary (a job, or its group) on one node; `leaving` has the leaving pods' UIDs.
 
-    `before` has the UIDs of the beneficiary's pods that already had slices there, which are no part of the promise.
+    `before` has the UIDs of the beneficiary's own pods that already had slices on the node; their slices are no part of
+    the promise.
     """
 
     before: frozenset[str]
@@ -62,7 +63,7 @@ class _Promise:
 
 
 class PromisedSlices:
-    """Holds the promised slices, found by leaving pod, by beneficiary and by node.
+    """Holds the promised slices, found by leaving pod, by node and by beneficiary (the job or group that gets them).
 
     `beneficiary_of` returns the beneficiary that a pod belongs to; `ended` is called with a beneficiary when its last
     promise has ended; `clock` is the cluster view's clock.
@@ -110,7 +111,7 @@ class PromisedSlices:
     def drop(self, uid: str) -> None:
         """Remove a leaving pod, whose slices are no longer promised.
 
-        The promise itself ends at the next call of `hold`, if no pod leaves for it any more.
+        If it was the last pod that leaves for its promise, the promise itself ends at the next call of `hold`.
         """
         leaving = self.leaving.pop(uid)
         self._promises[leaving.beneficiary][leaving.node].leaving.discard(uid)
@@ -147,7 +148,7 @@ class PromisedSlices:
 
     @contextmanager
     def open(self, beneficiary: str) -> Iterator[None]:
-        """A context in which the slices kept for the beneficiary job are free; at its end the rest is held again."""
+        """A context in which the slices kept for the beneficiary job are free; afterwards the rest is held again."""
         ledger = self._ledger
         counts = ledger.gained, ledger.freed
         self.release(beneficiary, ledger)
@@ -175,7 +176,7 @@ class PromisedSlices:
     # Reading
 
     def leaving_for(self, beneficiary: str) -> Sequence[str]:
-        """The UIDs of the pods that leave, and whose slices are promised to the beneficiary, a job."""
+        """The UIDs of the leaving pods whose slices are promised to `beneficiary`, a job or group."""
         return [uid for promise in self._promises[beneficiary].values() for uid in promise.leaving]
 
     def is_free(self, node: str, uid: str) -> bool:
@@ -183,7 +184,7 @@ class PromisedSlices:
         return self._ledger.grant(uid) is None and self._reports.reported(node, uid) is None
 
     def holders(self, beneficiary: str, node: str) -> Mapping[str, Sequence[Slice]]:
-        """The slices that pods of the beneficiary, a job, hold on a node, by UID."""
+        """The slices on a node that pods of the job or group `beneficiary` hold, by the pod's UID."""
         state = self._ledger.node(node)
         found: dict[str, Sequence[Slice]] = {}
         for holder, holding in state.holdings.items() if state is not None else ():
@@ -195,7 +196,7 @@ class PromisedSlices:
     # For people
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """A text for each of `nodes` with slices kept for a job; the text names the jobs."""
+        """A text for each of `nodes` where slices are kept for jobs; the text names these jobs."""
         held = ((node, self._kept_on(node)) for node in self._on_node if node in nodes)
         return {node: f"slices there are kept for {_few(names)}" for node, names in held if names}
 
@@ -213,7 +214,7 @@ class PromisedSlices:
         ]
 
     def cards(self) -> Mapping[str, int]:
-        """The number of cards with promised slices: `leaving` while pods hold the slices, `kept` once they are free."""
+        """The number of cards with promised slices: `leaving` if pods hold the slices, `kept` if they are free."""
         leaving = {(pod.node, s.card) for pod in self.leaving.values() if not pod.freed for s in pod.slices}
         held = (
             self._ledger.grant(PromiseHolder(node, name))

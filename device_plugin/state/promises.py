@@ -1,13 +1,13 @@
 """Promises: slices that are being freed for one job, and that no other pod gets (the Job annotation `vgpu.io/resize`).
 
-A record names leaving pods of its own Job, the giver, and the beneficiary: the job, or its group, that gets their
-slices. While a leaving pod holds its slices, nothing changes. Once the slices are free, the ledger holds them for the
-beneficiary, without a pod. A decision for a pod of the beneficiary treats these slices as free; the holding shrinks by
-the slices that the pod takes.
+This annotation is the record of a Job's latest change of width. It names pods that leave the Job (the giver), and the
+beneficiary: the job, or its group, that gets their slices. While a leaving pod holds its slices, nothing changes. Once
+the slices are free, the ledger holds them for the beneficiary, without a pod. A decision for a pod of the beneficiary
+treats these slices as free; the holding shrinks by the slices that the pod takes.
 
 Admission lets only the job engine write records, even where the engine is not installed. A promise holds no more than
-pods of its own Job have held, and nothing that somebody else holds. Pods that a record names can be gone only when this
-process starts: then the slices of the record's grant are promised although its pod is gone, if nobody holds them.
+the giver's pods have held, and nothing that somebody else holds. When this process starts, pods that a record names may
+be gone already. Then the slices of their grants in the record are promised all the same, if nobody holds them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -37,8 +37,9 @@ MOST_READ = 128 * MOST_LEAVING
 class Leaving:
     """The leaving pods that still hold their slices, as one pod that asks for slices sees them.
 
-    `for_it` holds the UIDs of pods that leave for the asking pod's job, `for_others` of pods that leave for another job
-    and whose slices the asking pod cannot get. `jobs` holds the UIDs of Jobs that already have the smaller width.
+    `for_it` holds the UIDs of pods that leave for the asking pod's job. `for_others` holds the UIDs of pods that leave
+    for another job, and whose slices the asking pod cannot get. `jobs` holds the UIDs of the Jobs that these pods
+    leave, if the Job has the smaller width already.
     """
 
     for_it: set[str]
@@ -71,7 +72,10 @@ class Promises:
     # Jobs
 
     def see_job(self, job: QueuedJob) -> None:
-        """Read a Job with the queue label; promises are added or ended if its record, name or group has changed."""
+        """Read a Job with the queue label; promises are made or ended if its record, name or group has changed.
+
+        The record is the Job's latest change of width.
+        """
         self._follow(self._records.see(job))
 
     def forget_job(self, uid: str) -> None:
@@ -79,7 +83,10 @@ class Promises:
         self._follow(self._records.forget(uid))
 
     def begin(self) -> None:
-        """Make the promises of all Jobs' records, once pods, nodes and Jobs were listed. Later calls do nothing."""
+        """Make the promises that the records of all Jobs announce; called once pods, nodes and Jobs were listed.
+
+        Later calls do nothing.
+        """
         if not self._begun:
             self._begun = True
             self._apply(self._records.all(), believed=True)
@@ -91,10 +98,9 @@ class Promises:
     # Changes of pods and nodes
 
     def changed(self, node: str, uid: str = "") -> None:
-        """Update the promises on the node after a change of its cards, or of the holding of the pod `uid`.
+        """Update the promises on the node after a change of its cards, or of the slices that the pod `uid` holds.
 
-        A leaving pod's slices may have become free, and a newly bound pod counts for the job that the slices are
-        promised to.
+        A leaving pod's slices may have become free, and a newly bound pod may have taken promised slices.
         """
         if not self.slices.leaving:
             return
@@ -131,8 +137,8 @@ class Promises:
     def leaving(self, pod: Pod) -> Leaving:
         """The leaving pods that still hold their slices, in sets that say whether `pod` can get their slices.
 
-        A pod that leaves for a job of lower priority than `pod` is in no set while its own Job still has the larger
-        width, which may last an hour: until then it may be preempted like any other pod.
+        Some leaving pods are in no set: they leave for a job of lower priority than `pod`, and their own Job still has
+        the larger width, which may last an hour. Until then they may be preempted like any other pod.
         """
         found, own = Leaving(set(), set(), set()), self.of(pod)
         for uid, leaving in self.slices.leaving.items():
@@ -161,8 +167,8 @@ class Promises:
     def _apply(self, records: Iterable[JobRecord], *, believed: bool = False) -> None:
         """Make, change or end the promises of these Jobs' records, and update the slices held for changed promises.
 
-        `believed` is true only at the start of this process: then the slices of a grant are promised although its pod
-        is gone or has ended.
+        `believed` is true only at the start of this process: then the slices of a grant in a record are promised even
+        if its pod is gone or has ended.
         """
         touched: dict[tuple[str, str], None] = {}
         read = 0
@@ -179,11 +185,11 @@ class Promises:
     def _named(
         self, record: JobRecord, beneficiary: str, grants: Sequence[Grant], *, believed: bool
     ) -> Mapping[tuple[str, str], None]:
-        """Make the pods of `grants` the leaving pods of a Job's record; promises of the record's other pods end.
+        """Make the pods of `grants` leave for `beneficiary` by a Job's record; promises of the record's other pods end.
 
         A pod that does not belong to the record's Job is left out, and is a fault of the record. With `believed`, the
-        slices of a grant are promised although its pod is gone or has ended. Returns (beneficiary, node) of each
-        changed promise, as the keys of a mapping.
+        slices of a grant are promised even if its pod is gone or has ended. Returns (beneficiary, node) of each changed
+        promise, as the keys of a mapping.
         """
         # First end old promises, then add new ones: slices that one promise gives up may go to another.
         touched = dict.fromkeys(
@@ -216,10 +222,10 @@ class Promises:
         self._apply([record for record in map(self._records.get, uids) if record is not None])
 
     def _in_force(self, record: JobRecord) -> str:
-        """The name of the job for which a Job's record keeps slices (the beneficiary); empty if it is not in force.
+        """The name of the job for which a Job's record keeps slices; empty if the record is not in force.
 
         A record is in force until it ends or is replaced. If the record gives a number of `replicas`, it also ends once
-        this number of the beneficiary's pods were bound after the record's decision.
+        this number of that job's pods were bound after the record's decision.
         """
         name, resize = self._records.taker(record), record.resize
         if not name or resize is None or self._records.get(record.uid) is not record:
@@ -232,18 +238,18 @@ class Promises:
         return "" if bound >= resize.replicas else name
 
     def _of_another_job(self, record: JobRecord, uid: str) -> bool:
-        """True if the pod leaves by another Job's record already, or if it is known and not of the record's Job."""
+        """True if the pod leaves by another Job's record already, or is known and belongs not to the record's Job."""
         pod = self._pods.get(uid)
         return uid in self.slices.leaving or (pod is not None and self._records.of(pod) is not record)
 
     def _taken(
         self, record: JobRecord, grant: Grant, beneficiary: str, *, believed: bool
     ) -> LeavingPod | None:
-        """The pod of `grant` as a pod that leaves for `beneficiary`, with its slices; None if it holds none.
+        """The pod of `grant`, with its slices, as a pod that leaves for `beneficiary`; None if it holds no slices.
 
-        The ledger says which slices a pod holds. With `believed` two more cases count: a pod that has ended holds the
-        slices of its own grant; a pod that is not known holds those of `grant`, unless this process saw that it went.
-        Returns None too if MOST_LEAVING pods leave already.
+        The ledger says which slices a pod holds. With `believed` two more cases count. A pod that has ended holds the
+        slices of its own grant. A pod that is not known holds the slices of `grant`, unless this process has seen the
+        pod go. Returns None too if MOST_LEAVING pods leave already.
         """
         uid, pod = grant.pod, self._pods.get(grant.pod)
         if len(self.slices.leaving) >= MOST_LEAVING:
@@ -270,7 +276,7 @@ class Promises:
         self.slices.add(uid, leaving, partial(self._before, leaving, asked))
 
     def _before(self, leaving: LeavingPod, asked: str) -> frozenset[str]:
-        """The UIDs of the pods, of the job that gets the slices, which have slices on the leaving pod's node.
+        """The UIDs of the pods of the job that gets the slices, if they have slices on the leaving pod's node already.
 
         If the time `asked` is not empty, only pods bound until that time count.
         """
@@ -284,9 +290,9 @@ class Promises:
         del self._bound[beneficiary]
 
     def _bound_of(self, beneficiary: str) -> dict[str, str]:
-        """The times at which running pods of the beneficiary, a job that gets slices, were bound, by UID.
+        """The time when each running pod of the job or group `beneficiary` was bound, by the pod's UID.
 
-        They are computed once, and then kept up to date while there are promises to the beneficiary.
+        The times are computed once, and then kept up to date while there are promises to the beneficiary.
         """
         known = self._bound.get(beneficiary)
         if known is not None:

@@ -1,8 +1,9 @@
-"""The records of Jobs (`vgpu.io/resize`): the job that gets the slices which a Job gives up, and the Job of each pod.
+"""The records of Jobs, and the Job of each pod.
 
-A pod belongs to a Job in its namespace if the Job, by UID, is the pod's controller. It belongs to another workload,
-such as a JobSet, if it has the label by which that workload's controller names it. Anyone who may write pods in a
-namespace can name a Job there as their owner, and write that label, but can name no Job of another namespace.
+A record is the annotation `vgpu.io/resize`: a Job's latest change of width, and the job that gets the slices which it
+gives up. A pod belongs to a Job in its namespace if the Job, by UID, is the pod's controller. It belongs to another
+workload, such as a JobSet, if it has the label by which that workload's controller names it. Anyone who may write pods
+in a namespace can name a Job there as their owner, and write that label, but can name no Job of another namespace.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -45,11 +46,11 @@ class QueuedJob(Named, Protocol):
 
 @dataclass(slots=True)
 class JobRecord:
-    """The record (latest change of width) of one Job with the queue label; of the Job only its names are kept.
+    """The record (latest change of width) of one Job with the queue label; of the Job itself only its names are kept.
 
-    `own` names the Job, or its group, as a beneficiary. `resize` is the decoded `text` without its grants, which are
-    decoded again when they are needed; None if the Job has no sound record. `until` is the end of the record, on the
-    cluster view's clock. `leaving` holds the UIDs of the Job's pods whose slices are promised now.
+    `own` is the name under which slices are kept for this Job or its group. `resize` is the decoded `text` without its
+    grants, which are decoded again when they are needed; None if the Job has no sound record. `until` is the end of the
+    record, on the cluster view's clock. `leaving` holds the UIDs of the Job's pods whose slices are promised now.
     """
 
     key: JobKey
@@ -95,10 +96,10 @@ class JobRecords:
         return self._records.get(uid)
 
     def see(self, job: QueuedJob) -> Sequence[JobRecord]:
-        """Take over a Job's new version; returns the Jobs' records that may mean something else now.
+        """Record a Job's new version; returns the records of Jobs that may have another meaning now.
 
-        These are the Job's own record if anything of it changed, and, if its name or group changed, the records that
-        name the Job as their beneficiary.
+        If the Job's record, name, group or label has changed, its own record is returned. If its name or group has
+        changed, so are the records that name the Job as the beneficiary, the job that gets their slices.
         """
         known, text = self._records.get(job.uid), job.annotations.get(RESIZE, "")
         key, own, label = job.key, beneficiary(job), job.pods_label
@@ -120,9 +121,10 @@ class JobRecords:
         return [record, *(self._named_by(key) if regrouped else ())]
 
     def forget(self, uid: str) -> Sequence[JobRecord]:
-        """Remove a Job; returns the records that mean something else now.
+        """Remove a Job; returns the records of Jobs that have another meaning now.
 
-        These are the Job's own record, and the records that name the Job as their beneficiary.
+        These are the Job's own record, and the records that name the Job as the beneficiary, the job that gets their
+        slices.
         """
         record = self._records.pop(uid, None)
         if record is None:
@@ -134,9 +136,9 @@ class JobRecords:
         return [record, *self._named_by(record.key)]
 
     def taker(self, record: JobRecord) -> str:
-        """The name of the known beneficiary, the job that gets the slices, for which the Job of this record shrinks.
+        """The name of the job or group that gets the slices which the Job of this record gives up.
 
-        Empty if there is none, and once the record has ended.
+        Empty if the record gives up no slices, if it has ended, or if the job that gets them is not known.
         """
         resize, key = record.resize, record.beneficiary
         if resize is None or key is None or key == record.key or not resize.shrinks:
@@ -150,7 +152,7 @@ class JobRecords:
         return {uid for uid in self._shrinking if self._records[uid].until > now}
 
     def grants(self, record: JobRecord) -> Sequence[Grant]:
-        """The grants of leaving pods in the Job's record; none, with a fault of the record, if they are malformed."""
+        """The grants of leaving pods in a Job's record; none if they are malformed, which is recorded as a fault."""
         try:
             return Resize.decode(record.text).grants
         except AnnotationError as error:
@@ -167,7 +169,7 @@ class JobRecords:
         return record.own if record is not None else ""
 
     def of(self, pod: Pod) -> JobRecord | None:
-        """The record (latest change of width) of the pod's queued Job; None if it belongs to none."""
+        """The record (latest change of width) of the pod's queued Job; None if the pod belongs to no queued Job."""
         record = self._records.get(pod.owner_uid) if pod.owner == "Job" else None
         if record is None and pod.workload:
             record = self._records.get(self._labelled.get((pod.namespace, pod.workload), ""))
@@ -181,7 +183,7 @@ class JobRecords:
             self._faults.clear("resize", record.uid)
 
     def _unlabel(self, record: JobRecord) -> None:
-        """Remove the label by which the Job's pods name it from the index of labels."""
+        """Remove from the index the label by which the pods of this record's Job name the Job."""
         if self._labelled.get((record.key[0], record.pods_label)) == record.uid:
             del self._labelled[record.key[0], record.pods_label]
 

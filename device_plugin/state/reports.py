@@ -38,11 +38,11 @@ MOST_NAMED = 3
 
 
 class CardChanges:
-    """Limits how often the cards of a node may change, because each change builds the node table again.
+    """Limits how often the cards of a node may change, because each change builds the arrays of cards again.
 
-    Building it takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate.
-    Changes that come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the
-    cluster view's lock.
+    Building these arrays (the node table) takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its
+    inventory at any rate. Changes that come too often wait; until then the node keeps its old cards and gets no new
+    slices. Callers hold the cluster view's lock.
     """
 
     def __init__(self) -> None:
@@ -54,9 +54,10 @@ class CardChanges:
     def taken(
         self, node: Node, before: Inventory | None, inventory: Inventory | None, now: float
     ) -> Inventory | None:
-        """The inventory to use from now on: the new one, or, while the change waits, old cards with new reports.
+        """The inventory of the node to use from now on: the new one, unless its change of the cards must wait.
 
-        While a change waits, this inventory says that the agent does not serve; it is None if the node had none before.
+        While the change waits, the inventory has the old cards with the new reports, and says that the agent does not
+        serve. It is None if the node had no inventory before.
         """
         self._waiting.pop(node.name, None)
         if inventory == before or _shape(inventory) == _shape(before):
@@ -131,7 +132,10 @@ class Reports:
         return self._reported.get(node, {}).get(uid)
 
     def vanished(self, uid: str) -> Outliving | None:
-        """The grant of a pod that vanished less than VANISHED_SECONDS ago and is not reported yet; else None."""
+        """The grant of a vanished pod (gone, not seen to end, not reported by its agent); None if it is not vanished.
+
+        A pod counts as vanished for VANISHED_SECONDS.
+        """
         found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
@@ -144,7 +148,7 @@ class Reports:
         return sorted(self._of_living)
 
     def idle(self) -> list[tuple[str, IdlePod]]:
-        """The pods that their agents report as idle for their idle limit, each with its node, in order."""
+        """The pods that their agents report as idle for their whole idle limit, each with its node, sorted by node."""
         return [(node, pod) for node, pods in sorted(self._idle.items()) for pod in pods]
 
     def unmeasured(self, node: str, uid: str) -> bool:
@@ -168,7 +172,8 @@ class Reports:
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
         """Replace the reports of a node; returns the UIDs of pods whose slices outlive the pods, by old or new reports.
 
-        A pod of this node that the new reports name no longer counts as vanished: the report takes over.
+        If the new reports name a vanished pod of this node, the pod no longer counts as vanished: the report takes
+        over.
         """
         reports = inventory.slices if inventory is not None else ()
         of_living = tuple(each for each in reports if each.state is not SliceState.OUTLIVING)
@@ -192,7 +197,7 @@ class Reports:
         return frozenset(before).union(named)
 
     def notes(self, nodes: Container[str]) -> dict[str, str]:
-        """A text for each of `nodes` with slices of ended pods; the text names the pods.
+        """A text for each of `nodes` where ended pods still hold slices; the text names the pods.
 
         It has no counts, so it seldom changes.
         """

@@ -70,9 +70,9 @@ class ClusterView:
         self._clock = clock
 
     def read_claims(self, *, known: bool) -> None:
-        """Read pods' requests from ResourceClaims too; from limits alone while claims are not `known`.
+        """Read pods' requests from limits and from ResourceClaims if `known` is true, else from limits alone.
 
-        At first claims are known. Without `served` nothing changes.
+        A new view reads them as if `known` were true. Without `served`, the settings of claims, nothing changes.
         """
         with self.lock:
             self.pods.read_from(self._by_claims if known else NO_CLAIMS)
@@ -105,7 +105,7 @@ class ClusterView:
             self.node_news.apply_due(now)
 
     def claim_in_use(self, pod: Pod, request: PodRequest) -> str:
-        """The reason why another pod has a ResourceClaim of this pod, as text; empty if none has. The lock is held.
+        """A text that names another pod which uses a ResourceClaim of this pod; empty if none does. The lock is held.
 
         The first pod of a claim that gets slices keeps the claim until it has ended.
         """
@@ -126,7 +126,7 @@ class ClusterView:
             self.accounts.free(uid)
 
     def notes(self, nodes: Container[str]) -> Mapping[str, str]:
-        """A text for refusals on each of `nodes` where slices of ended pods are held, or slices are kept for a job.
+        """A text, for refusals, for each of `nodes` where ended pods hold slices, or slices are kept for a job.
 
         The text has no counts or times, so it seldom changes.
         """
