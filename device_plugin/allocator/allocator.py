@@ -111,10 +111,11 @@ class Allocator:
                 return self._reserve(pod, request, nodes, named=named, promised=True)
 
     def refused_again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
-        """The pod's latest refusal, on the same `nodes`, if no node of the cluster can take the pod now either.
+        """The pod's latest refusal, if it was on the same `nodes` and no node of the cluster can take the pod now.
 
-        If a node may take the pod, it returns None, and `reserve` decides. Nothing is changed here. Slices of expired
-        reservations are not free yet; once `expire` frees them, the pod may fit, and is touched.
+        Otherwise None: then `reserve` must decide. No reservation changes here, and expired reservations still hold
+        their slices. Once `expire` frees these slices, the pod may fit; then it is touched, so that kube-scheduler asks
+        for it again.
         """
         with self._view.lock:
             if self.problem(pod, request) or self._view.promises.of(pod):
@@ -129,7 +130,10 @@ class Allocator:
         return self.groups.problem((pod.namespace, pod.label(GROUP))) or self._view.claim_in_use(pod, request)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
-        """The request, with the pod's number in its group if its policy gives each pod of a group its own node."""
+        """The request, with the pod's number in its group if its policy gives each pod of a group its own node.
+
+        With another policy the request is returned unchanged.
+        """
         if request.policy not in APART:
             return request
         with self._view.lock:
@@ -142,7 +146,7 @@ class Allocator:
     # The changes of a reservation
 
     def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
-        """Reserve `grant` for `seconds` for a pod whose victims are being evicted.
+        """Reserve `grant` for `seconds` for a pod whose victims (pods that must end for it) are being evicted.
 
         Until the victims have ended, the ledger counts both their grants and this grant.
         """
@@ -164,7 +168,7 @@ class Allocator:
                 self.waiting.preemption.add(pending)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
-        """Mark the pod's reservation on `node` as BINDING, because its Binding is sent now; returns it, or None.
+        """Mark the pod's reservation on `node` as BINDING, because its Binding is sent now, and return it.
 
         Returns None if the pod has no reservation there that waits for its Binding. If the card takes no new slices any
         more, the reservation is released, and None is returned too.
@@ -205,7 +209,7 @@ class Allocator:
             self._release_incomplete(self.gangs.name(uid))
 
     def release_unbound(self, uid: str) -> None:
-        """End the reservation of a pod whose Binding failed.
+        """End the reservation of a pod whose Binding failed, unless the pod is of a gang.
 
         A pod of a gang keeps its reservation, which waits for a new Binding. If the pod is bound all the same, the
         ledger has its grant and no reservation; the grant stays.
@@ -229,7 +233,7 @@ class Allocator:
     def expire(self) -> None:
         """Release the reservations whose pods were not bound in time.
 
-        Before that, the view ends its own entries whose time is over (`ClusterView.expire`).
+        Before that, `ClusterView.expire` ends other entries whose time is over, such as promises.
         """
         with self._view.lock:
             self._view.expire()
@@ -307,9 +311,10 @@ class Allocator:
         return alone() if named else self.waiting.budget.decided(pod.namespace, request, alone)
 
     def _refused_again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
-        """The pod's latest refusal if it still holds, and a decision would have no other effect; else None.
+        """The pod's latest refusal if it still holds and a new decision would do nothing else; else None.
 
-        kube-scheduler asks for refused pods at every event, so this is the call that comes most often.
+        A decision does more if the pod holds slices or may preempt other pods. kube-scheduler asks for refused pods at
+        every event, so this is the call that comes most often.
         """
         known = self._view.pods.get(pod.uid)
         # A reservation would be released or restored, and a pod that may preempt others is queued for it once more.

@@ -45,8 +45,9 @@ class Decisions(Service):
     def take_over(self, told: Mapping[str, Any]) -> int:
         """Put a leader's reservations into this process's ledger, and use the leader's learnt mix of requests here.
 
-        Returns the number of reservations; those of pods that are bound, ended or gone are left out. Placement scores
-        nodes by tables made from this mix, which take up to 2 s to compute. Raises DecisionsError.
+        `told` is the leader's answer to /decisions. Returns the number of reservations; those of pods that are bound,
+        ended or gone are left out. Placement scores nodes by tables made from this mix, which take up to 2 s to
+        compute. Raises DecisionsError.
         """
         try:
             holdings = [_holding(each) for each in told["reserved"]]

@@ -34,9 +34,10 @@ NODES = 16
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPod:
-    """An unbound pod that asks for slices.
+    """An unbound pod that asks for slices, and the answer about it: the reason why it waits, and advice.
 
-    `reason` is the value of a Reason, or of a PodState of WAITING_STATES. `created` is its creation time.
+    `reason` is the value of a Reason if the pod is refused, else of a PodState of WAITING_STATES; `text` says it in
+    words. `created` is the pod's creation time.
     """
 
     namespace: str
@@ -85,7 +86,7 @@ class Explainer(Service):
         return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def waiting(self) -> list[UnplacedPod]:
-        """The unbound pods of our scheduler that wait for slices, each with its reason, by namespace and name.
+        """The unbound pods of our scheduler that wait for slices, each with its reason, sorted by namespace and name.
 
         They have no reservation, or only a nomination: slices that evicted pods still use.
         """
@@ -100,9 +101,9 @@ class Explainer(Service):
             ]
 
     def _moves(self, wanted: str) -> list[str]:
-        """Texts with the moves of other pods that would make room for the pod `wanted`.
+        """Texts with the moves of other pods that would make room for the pod `wanted` (namespace/name).
 
-        They are not searched for all pods, because that would take too long.
+        Moves are searched for one pod only, because a search for all waiting pods would take too long.
         """
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
         placed = placed_pods(self._view) if named else {}
@@ -114,7 +115,7 @@ class Explainer(Service):
         ]  # fmt: skip
 
     def _unplaced(self) -> list[Pod]:
-        """Unbound pods of our scheduler that have no reservation, or only a nomination, by namespace and name.
+        """Unbound pods of our scheduler that have no reservation, or only a nomination, sorted by namespace and name.
 
         A nomination reserves slices that evicted pods still use.
         """
@@ -195,7 +196,7 @@ class Explainer(Service):
             return self._allocator.gangs.refusal(pod, request)
 
     def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> UnplacedPod:
-        """The entry of a pod whose victims are being evicted, with the pods that still hold some of its slices."""
+        """The entry of a pod for which others are being evicted; it names those that still hold some of its slices."""
         leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
         kept = f"card {cards[0]}" if len(cards) == 1 else f"{len(cards)} cards ({', '.join(cards)})"
@@ -266,7 +267,7 @@ def _entry(pod: Pod, text: str, state: PodState) -> UnplacedPod:
 
 
 def _is_placed(held: Holding | None) -> bool:
-    """True if the pod holds its slices, bound or reserved; slices that evicted pods still use do not count."""
+    """True if the pod has a grant or reservation; a nomination (slices that evicted pods still use) does not count."""
     return held is not None and (
         not isinstance(held, Reservation) or held.stage is not ReservationStage.NOMINATED
     )

@@ -1,6 +1,6 @@
 """Learning: counts the requests of pods that come and stay.
 
-This mix, the target workload, tells placement which requests will probably come.
+The counted requests are the target workload: a mix by which placement knows which requests will probably come.
 """
 
 from collections import OrderedDict
@@ -24,11 +24,10 @@ MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
-    """Counts pods' requests in `target`, the mix of requests expected later, once the pods have existed for a while.
+    """Counts the requests of pods in `target`, the mix of requests expected later.
 
-    They must have existed for STAY_SECONDS.
-
-    Callers hold the cluster view's lock. Times are in seconds of the cluster view's clock.
+    A pod's request counts once the pod has existed for STAY_SECONDS. Callers hold the cluster view's lock. Times are in
+    seconds of the cluster view's clock.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Learning:
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
-        """Count the request of each pod that has existed for STAY_SECONDS in the target workload, the learnt mix."""
+        """Count the request of each pod that has existed for STAY_SECONDS by now, in `target`, the learnt mix."""
         while self._new:
             uid, (shape, since) = next(iter(self._new.items()))
             if since > now - STAY_SECONDS:
@@ -84,10 +83,10 @@ class Learning:
                 self.target.add(shape)
 
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
-        """The shape of a pod's request (its parts that decide where it fits best) to count; None if it does not count.
+        """The `shape` to count for a pod's request; None if the request does not count.
 
-        Card uuids are left out. A shape does not count if it names too many card models, or if its namespace has too
-        many shapes.
+        A shape is the parts of a request that decide where it fits best; card uuids are left out. A shape does not
+        count if it names too many card models, or if its namespace has too many shapes.
         """
         # The uuids only choose among equal cards, which says nothing about later requests.
         if shape.uuids != ANYTHING:

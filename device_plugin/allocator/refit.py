@@ -1,4 +1,4 @@
-"""Refit: compute new workload tables from the learnt mix of requests, then new scores, in the background.
+"""Refit: compute tables from the learnt mix of requests, then the scores of nodes from these tables, in the background.
 
 The tables take seconds to compute, so another process computes them. The scores are computed for a few nodes at a time,
 between decisions, so that a /filter waits only for these few nodes.

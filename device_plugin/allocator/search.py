@@ -1,7 +1,7 @@
 """A private copy of the ledger, on which searches try changes while pods are placed on the ledger itself.
 
-A search of thousands of nodes, for a grant or for victims, takes seconds. The cluster view's lock is held only to take
-a snapshot; the copy is then updated from the snapshot, node by node.
+A search of thousands of nodes, for a grant or for victims (pods to evict), takes seconds. The cluster view's lock is
+held only to take a snapshot; the copy is then updated from the snapshot, node by node.
 """
 
 import threading
@@ -25,8 +25,8 @@ Item = TypeVar("Item")
 class SearchCopy:
     """The private copy of the ledger. Any thread may search on it, one at a time.
 
-    The copy uses the workload tables of the placer that places pods on the ledger itself. `wait` sleeps for the seconds
-    that it is given.
+    Searches score nodes by the same tables as decisions on the ledger itself. `wait` sleeps for the seconds that it is
+    given.
     """
 
     def __init__(self, shared: Shared, wait: Callable[[float], object]) -> None:

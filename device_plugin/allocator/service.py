@@ -21,7 +21,7 @@ class Shared:
 
 
 class Service:
-    """A service such as /filter or the touch: it works on the shared parts of its process."""
+    """A service, such as /filter or preemption, that works on the shared parts of its process."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared

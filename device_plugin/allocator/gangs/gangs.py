@@ -94,18 +94,21 @@ class Gangs:
         return self._left(before)
 
     def forget_pod(self, uid: str) -> GroupName | None:
-        """Remove a pod that is gone; returns the name of its gang, None if it was in none."""
+        """Remove a pod that is gone; returns the name of its gang, None if the pod was in no gang."""
         before = self._groups.gang_pod(uid)
         self._groups.forget_pod(uid)
         return self._left(before) if before is not None else None
 
     def name(self, uid: str) -> GroupName | None:
-        """The name of the pod's gang; None if it is in none."""
+        """The name of the pod's gang; None if the pod is in no gang."""
         member = self._groups.gang_pod(uid)
         return member.name if member is not None else None
 
     def name_unless_bound(self, uid: str) -> GroupName | None:
-        """The name of the gang of an unbound pod; None for a bound pod, whose changes end no reservations."""
+        """The name of the gang of an unbound pod; None if the pod is in no gang, or is bound.
+
+        A change of a bound pod ends no reservations of its gang.
+        """
         member = self._groups.gang_pod(uid)
         return member.name if member is not None and not member.bound else None
 
@@ -151,8 +154,8 @@ class Gangs:
     def complete(self, opened_for: Callable[[Pod], AbstractContextManager[None]]) -> None:
         """Reserve slices for the unbound pods of each gang of which some pods are bound.
 
-        The earlier leader kept the reservations of these pods in memory, so they are lost. `opened_for` makes a context
-        in which the slices kept for a pod's job are free.
+        The earlier leader kept the reservations of these unbound pods only in memory, so the reservations are lost.
+        `opened_for` makes a context in which the slices kept for a pod's job are free.
         """
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
@@ -162,7 +165,7 @@ class Gangs:
                     self._decided(view, first, None, named=True)
 
     def release_incomplete(self, name: GroupName) -> Sequence[str]:
-        """The UIDs whose reservations the caller must end, because a pod of the gang lost its reservation.
+        """The UIDs of the pods whose reservations the caller must end, because a pod of the gang lost its reservation.
 
         Empty if every pod has its reservation, if a Binding of the gang was sent, or if the group has too many pods.
         """
@@ -184,7 +187,10 @@ class Gangs:
         return True
 
     def worth_asking(self, pod: Pod) -> bool:
-        """True if all pods of the gang exist, and slices became free after the gang's latest refusal, if it had one."""
+        """True if the pod's gang may fit: all of its pods exist, and slices became free since its latest refusal.
+
+        Also true if the complete gang was not refused yet.
+        """
         member = self._groups.gang_pod(pod.uid)
         if member is None or not member.unbound:
             return False
@@ -205,9 +211,9 @@ class Gangs:
         return () if isinstance(answer, Refusal) else [reservation.grant for reservation in answer]
 
     def expired(self, now: float) -> list[str]:
-        """The UIDs whose reservations the caller must end, because their gang's deadline has passed.
+        """The UIDs of the pods whose reservations the caller must end, because their gang's deadline has passed.
 
-        The UIDs are of pods that are not bound and have no Binding under way.
+        These pods are not bound and have no Binding under way.
         """
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_deadline:
@@ -223,7 +229,7 @@ class Gangs:
         return expired
 
     def statuses(self) -> Iterator[GangStatus]:
-        """The gangs, by name; gangs whose pods have all ended or are ending are left out."""
+        """The states of all gangs, sorted by name; gangs whose pods have all ended or are ending are left out."""
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
             if not view.pods:
@@ -254,7 +260,7 @@ class Gangs:
         return member.name
 
     def _end_later(self, seconds: float) -> float:
-        """Return a deadline for a gang's reservations, `seconds` from now; after the deadline `expired` names them."""
+        """Return a deadline for a gang's reservations, `seconds` from now; later `expired` returns the gang's pods."""
         until = self._clock() + seconds
         self._first_deadline = min(self._first_deadline, until)
         return until
@@ -291,7 +297,7 @@ class Gangs:
         return next(reservation for reservation in answer if reservation.pod.uid == first.pod.uid)
 
     def _placed(self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes) -> Sequence[Reservation] | Refusal:
-        """Place all `pods`, the first on `nodes`, each other on the nodes that were last offered for its kind of pod.
+        """Place all `pods`: the first on one of `nodes`, each other pod on a node last offered for its class of pods.
 
         Returns the reservations, whose grants the ledger holds already, or a refusal.
         """

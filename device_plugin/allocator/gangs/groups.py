@@ -1,6 +1,6 @@
-"""Groups: pods with one `vgpu.io/group` label, in one namespace. A group is a gang if labels give its size.
+"""Groups: pods of one namespace with the same `vgpu.io/group` label. A group is a gang if labels give its size.
 
-Groups are defined by the labels of their namespace's pods alone; there is no object.
+Only the labels of its pods define a group; there is no Kubernetes object for it.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ class Group:
             subtract(self.classes, gang_pod.equivalence)
 
     def crowded(self) -> str:
-        """An error text if the group has too many members, else empty."""
+        """An error text if the group has too many pods, ended pods included; empty if not."""
         if len(self.members) <= MOST:
             return ""
         return (
@@ -176,14 +176,14 @@ class Groups:
     def _held(self, pod: Pod) -> Held:
         """The node and the rank of an unbound pod that holds slices.
 
-        If a transaction gave it a grant without a reservation, the rank is read from the pod's label.
+        If a transaction gave the pod a grant without a reservation, the rank is read from the pod's label.
         """
         reservation = self._ledger.reservation(pod.uid)
         rank = reservation.request.rank.number if reservation is not None else rank_of(pod)
         return Held(self._ledger.holdings()[pod.uid].node, rank)
 
     def _note(self, group: Group, wrong: str) -> None:
-        """Add 1 to the counter `news` if the group's problem has ended; drop a gang's state if it is no gang any more.
+        """Add 1 to the counter `news` if the group's problem has ended; drop its gang state if it is no gang any more.
 
         `wrong` is the problem before the change, as text; empty if there was none.
         """
@@ -193,7 +193,7 @@ class Groups:
 
 
 def _owner(pod: Pod) -> str:
-    """The pod's workload, which may have several Jobs; if it has none, the UID of the pod's owner."""
+    """The pod's workload, which may have several Jobs; if the pod has none, the UID of its owner."""
     return pod.workload or pod.owner_uid
 
 

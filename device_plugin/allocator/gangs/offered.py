@@ -1,4 +1,4 @@
-"""The nodes that kube-scheduler offered for pods of gangs: all pods of a gang are placed in one decision."""
+"""The nodes that kube-scheduler offered for pods of gangs, kept because one decision places all pods of a gang."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -11,12 +11,12 @@ MOST, MOST_OF_NAMESPACE = 16_384, 4096
 
 
 class OfferedNodes:
-    """Holds a list of offered nodes for each gang, and each class of equal pods in it.
+    """Holds lists of offered nodes: one list for each class of equal pods in each gang.
 
     Callers hold the cluster view's lock.
 
-    Beyond the bounds a new list is left out. Pods of that class are then placed on the nodes offered for another pod of
-    the gang. If kube-scheduler later offers them other nodes, they are moved.
+    If there are too many lists, a new list is left out. The pods of its class are then placed on the nodes offered for
+    another pod of the gang. If kube-scheduler later offers other nodes for these pods, they are moved.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class OfferedNodes:
     ) -> None:
         """Keep `nodes` as the list of the class `pods`; lists of classes that are not in `wanted` are dropped.
 
-        Beyond the bounds, the list of a new class is left out and nothing changes.
+        If there are too many lists, the list of a new class is left out and nothing changes.
         """
         known = self.of(gang)
         if pods not in known and (self._counts[gang[0]] >= MOST_OF_NAMESPACE or len(self) >= MOST):

@@ -15,7 +15,7 @@ MOST, MOST_OF_NAMESPACE = 4096, 512
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that was refused on all of `nodes`; each of these nodes would fit the pod if enough slices ended there."""
+    """A pod that was refused on all of `nodes`; it may fit on each of them once enough slices have ended there."""
 
     pod: Pod
     request: PodRequest

@@ -42,7 +42,10 @@ class RefusalBudget:
         self._at = 0.0
 
     def __len__(self) -> int:
-        """Number of debts: seconds of refusals that are not refilled yet, of a gang or of a namespace's other pods."""
+        """Number of debts. A debt is the time that refusals of one gang took, as far as it is not refilled yet.
+
+        All pods of several containers in one namespace count as one gang.
+        """
         return sum(map(len, self._debts.values()))
 
     def decided(self, namespace: str, request: PodRequest, decide: Callable[[], Answer]) -> Answer:
@@ -66,7 +69,7 @@ class RefusalBudget:
     def _allows(self, namespace: str, gang: str, now: float) -> bool:
         """True if a gang of the namespace may be tried now.
 
-        The name '' stands for all of its pods of several containers, which count as one gang.
+        The empty name stands for all pods of several containers in the namespace, which count as one gang.
         """
         self._refill(now)
         debts = self._debts.get(namespace)

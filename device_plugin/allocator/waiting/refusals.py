@@ -37,9 +37,10 @@ Key = tuple[RequestParts, tuple[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A refusal on the nodes in `rows` (None: on all nodes).
+    """A refusal on the nodes in `rows` (None: on all nodes), with the ledger's counters at that time.
 
-    The refusal holds while the ledger's counters have not grown since: `gained`, or for lasting refusals `restocked`.
+    The refusal holds while `gained` and `restocked` have not grown. A lasting refusal, which no freed slice can change,
+    holds while `restocked` has not grown.
     """
 
     namespace: str
@@ -50,7 +51,7 @@ class _Entry:
 
 
 class Refusals:
-    """Refusals by request; beyond the bounds a namespace loses its least recently used refusal.
+    """The remembered refusals, by request; beyond the bounds a namespace loses its least recently used refusal.
 
     Callers hold the cluster view's lock.
     """
@@ -99,7 +100,7 @@ class Refusals:
         return _hold(entry.refused, entry.gained, entry.restocked, self._ledger)
 
     def _rows(self, request: PodRequest, nodes: Sequence[str]) -> Mask:
-        """An array with True for the nodes that a decision considers: the offered ones, less those the group avoids."""
+        """An array with True for the nodes that a decision considers: the offered nodes that the pod need not avoid."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
         return offered & ~marked(table.position, avoid) if avoid else offered
@@ -120,8 +121,8 @@ class WaitsFor(Enum):
 class Waiting:
     """A pod that was refused on `nodes` (None: unknown).
 
-    `gained` and `restocked` are the ledger's counters at that time. If no node can take its request, the pod may be
-    refused again without a decision: `hopeless` is the request then, otherwise None.
+    `gained` and `restocked` are the ledger's counters at that time. `hopeless` is the pod's request if no node can take
+    it, otherwise None: such a pod may be refused again without a decision.
     """
 
     pod: Pod
@@ -159,7 +160,8 @@ class WaitingPods(Bounded[str, Waiting]):
     ) -> None:  # fmt: skip
         """Keep a pod that was just refused, alone or with its gang, among the waiting pods.
 
-        `request` is given only if nothing but the ledger decided: then the pod may be refused again without a decision.
+        `request` is given only if the refusal depends on nothing but the ledger: then the pod may be refused again
+        without a decision.
         """
         here, hopeless = self._node_lists.of(nodes), request if refused.everywhere else None
         self.keep(self._waiting(pod, here, refused, gang, waits_for, hopeless))
@@ -167,9 +169,9 @@ class WaitingPods(Bounded[str, Waiting]):
     def again(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Refused | None:
         """The pod's latest refusal, if a new decision on the same `nodes` would certainly refuse too; else None.
 
-        It is certain until a slice ends or an inventory changes: no node had the cards for `request`, new grants only
-        take more, and the nodes of the pod's group did not matter. A lasting refusal, which no freed slice can change,
-        holds until an inventory changes. The pod is recorded as refused now, as after a decision.
+        The refusal is certain until a slice ends or an inventory changes: no node had the cards for `request`, new
+        grants only take more, and the nodes of the pod's group did not matter. A lasting refusal, which no freed slice
+        can change, holds until an inventory changes. The pod is recorded as refused now, as after a decision.
         """
         found = self.get(pod.uid)
         if found is None or found.refused is None or found.hopeless != request:
@@ -217,12 +219,12 @@ class PostponedPods(Bounded[str, Pod]):
         self._lock = threading.RLock()
 
     def put(self, namespace: str, key: str, value: Pod) -> None:
-        """Add a pod; beyond the bounds, one pod is left out."""
+        """Add the pod `value` with the UID `key`; beyond the bounds, one pod is left out."""
         with self._lock:
             super().put(namespace, key, value)
 
     def drop(self, key: str) -> Pod | None:
-        """Remove and return the pod with this UID; None if it is not among them."""
+        """Remove and return the pod with this UID; None if the pod is not kept here."""
         with self._lock:
             return super().drop(key)
 
