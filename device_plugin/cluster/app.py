@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Extender:
-    """Serves the five paths of the cluster service's API. `early` answers what needs only the beginning of a call.
+    """Serves the five paths of the cluster service's API. `early` answers calls of which the beginning is enough.
 
     A failure of /filter and /bind is the field `Error` of an answer with status 200, because kube-scheduler writes this
     field to the pod, but only logs answers with another status.
@@ -98,10 +98,11 @@ def filter_app(place: Filter, calls: Calls) -> App:
 
 
 def early_filter_app(place: Filter, calls: Calls) -> EarlyApp:
-    """Returns an application that answers calls of /filter for pods that no node can take, by the calls' beginning.
+    """Returns an application that answers calls of /filter from their beginning, for pods that no node can take.
 
-    kube-scheduler asks for such a pod again and again. The list of nodes decides only the wording of the refusal then,
-    and to receive the names of thousands of nodes takes longer than the rest of the call.
+    kube-scheduler asks for such a pod again and again. The list of nodes comes at the end of a call. For such a pod it
+    decides only the wording of the refusal, and to receive the names of thousands of nodes takes longer than the rest
+    of the call. The answer is None if the whole call is needed.
     """
 
     def app(request: HttpRequest, length: int) -> HttpAnswer | None:

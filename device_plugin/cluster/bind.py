@@ -1,10 +1,10 @@
-"""/bind: write the Binding, the only write of a pod. It carries the grant, so no reader sees one without the other.
+"""/bind: write the Binding of a pod. It carries the grant, so that nobody reads a bound pod without its grant.
 
 The claims of a pod that asks by ResourceClaims are written before its Binding (claim_writes.py).
 
 A Binding that got no answer may still have been written: its slices stay reserved until a read of the pod shows the
-outcome. The API server drops a request after BIND_SECONDS, so a Binding that has not bound its pod after
-2 * BIND_SECONDS never does.
+outcome. The API server drops a request after BIND_SECONDS, so a Binding that has not bound its pod after twice this
+time never does.
 """
 
 import logging
@@ -132,7 +132,7 @@ class Binder(Service):
             self._view.pod_news.see(_bound(claimed, grant), watched=False)
 
     def _claim(self, call: BindCall) -> Reservation | None:
-        """Put the pod's reservation on the node, or a new one, into stage BINDING, and return it. Raises BindError.
+        """Return the pod's reservation on the node, or make one, and set its stage to BINDING. Raises BindError.
 
         Returns None if the pod is bound to the node already, or asks for no slice and was bound here.
         """
@@ -165,7 +165,8 @@ class Binder(Service):
     def _request(self, pod: Pod) -> PodRequest | None:
         """The request of a pod; None if it asks for no slice. Raises BindError.
 
-        With claims, a pod without a request is bound too: kube-scheduler leaves all pods of its profile to us.
+        If ResourceClaims are served, a pod that asks for no slice must be bound too: kube-scheduler then leaves the
+        Bindings of all pods of its profile to us. If not, such a pod raises BindError.
         """
         try:
             request = self._view.pods.request_of(pod)

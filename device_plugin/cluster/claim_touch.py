@@ -1,8 +1,8 @@
-"""Changes an annotation of (touches) bound pods whose claims are not prepared, once their node's agent can do so.
+"""Touches (changes an annotation of) bound pods whose claims are not prepared, once their node's agent can do so.
 
 The kubelet repeats a failed prepare after 60 to 90 s, or at once if an annotation of the pod changes. So when the
 kubelet has registered a node's agent as a DRA driver, or the agent reports other slices than before, the pods that wait
-there are touched. A pod that does not run after that is touched twice more.
+on the node are touched. A pod that does not run after that is touched twice more.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,10 @@ MOST = 16
 
 @dataclass(slots=True)
 class _Starting:
-    """A bound pod that does not run, and when to touch it (change an annotation). `touched` is its last touch."""
+    """A bound pod that does not run yet, and the times `due` at which to touch it (change an annotation of it).
+
+    `touched` is the time of the last touch.
+    """
 
     pod: Pod
     due: list[float] = field(default_factory=list)
@@ -70,9 +73,10 @@ class ClaimTouch(Service):
                 self._touch(each, now)
 
     def _agent(self, node: str) -> object:
-        """The news of a node's agent that decide whether pods with claims can start; None if none can.
+        """A value that changes when pods with claims may be able to start on the node; None if none can start.
 
-        These are its reports, and its registrations, which may end and begin between two steps. The lock is held.
+        It has the reports of the node's agent, and the number of its registrations: a registration may end and another
+        may begin between two steps. The lock is held.
         """
         nodes = self._view.node_news
         inventory = nodes.inventory(node)
@@ -91,7 +95,7 @@ class ClaimTouch(Service):
         """Does nothing: `account` receives the same pod."""
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:  # noqa: ARG002 - Follower's
-        """Note a pod that waits for its containers' start, or that waits no longer."""
+        """Record a bound pod with ResourceClaims that waits for its start; remove a pod that waits no longer."""
         if not pod.claims:
             return
         waits = pod.node and pod.phase == "Pending" and not pod.deleting
@@ -118,7 +122,7 @@ class ClaimTouch(Service):
                 del self._nodes[name]
 
     def give_back(self, holder: Holder) -> None:
-        """Does nothing: only bound pods count."""
+        """Does nothing: only bound pods are kept here, and a bound pod has no reservation."""
 
 
 def _plan(node: _Node, now: float) -> None:

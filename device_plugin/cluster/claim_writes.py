@@ -54,7 +54,10 @@ class ClaimError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Gift:
-    """The slices of a ResourceClaim, each with its card, for a pod that is about to be bound to `node`."""
+    """The slices that a pod gets by one of its ResourceClaims, each with its card; the pod will be bound to `node`.
+
+    `name` and `uid` are those of the claim.
+    """
 
     pod: Pod
     node: str
@@ -112,8 +115,8 @@ class ClaimWrites(Service):
     def take_back(self, reservation: Reservation) -> None:
         """Clear the ResourceClaims of a pod whose Binding was refused; what cannot be cleared now is cleared later.
 
-        It has WRITE_SECONDS of its own for this, even if the time of the /bind is over. Meanwhile `alone` keeps the
-        next /bind from these claims, because the API server may still carry out one of these writes.
+        This may take WRITE_SECONDS, even if the time of the /bind is over. Meanwhile `alone` keeps the next /bind from
+        these claims, because the API server may still carry out one of these writes.
         """
         deadline = self._clock() + WRITE_SECONDS
         for name, uid in _claims(reservation):
@@ -160,7 +163,10 @@ class ClaimWrites(Service):
         raise ClaimError("unread", f"{shown} could not be written in {TRIES} tries: {last}")
 
     def _check(self, deadline: float, shown: str) -> None:
-        """Raise ClaimError if the deadline has passed, or if this replica may not write any more."""
+        """Raise ClaimError if the deadline has passed, or if this replica may not write any more.
+
+        `shown` is the name of the object to write, for the text of the error.
+        """
         if self._clock() >= deadline:
             raise ClaimError("unread", f"{shown} was not written in time: the API server is slow")
         self._check_fenced()
@@ -250,8 +256,8 @@ class ClaimWrites(Service):
     def _check_unused(self, api: Api, found: _Object, but: str = "") -> None:
         """Raise ClaimError if a pod that the claim is reserved for is bound. The pod with the UID `but` is not checked.
 
-        Kubernetes' claim controller would reserve the claim for a bound pod again, but cannot allocate it. The
-        same controller frees the claim of a pod that has ended.
+        If such a claim were cleared, Kubernetes' claim controller would reserve it for the bound pod again, but could
+        not allocate it. The same controller frees the claim of a pod that has ended.
         """
         namespace = found["metadata"]["namespace"]
         for user in found["status"].get("reservedFor") or ():

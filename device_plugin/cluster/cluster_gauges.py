@@ -135,7 +135,7 @@ class ClusterGauges(Service):
         yield from self._unplaced()
 
     def _namespace(self, holder: Holder) -> str:
-        """The namespace of the pod that holds slices; empty if unknown.
+        """The namespace of the pod that is the `holder` of slices; empty if unknown.
 
         The pod may have ended, with processes that still run.
         """

@@ -159,7 +159,7 @@ class Deletions(Service):
         return sorted(f"{other.namespace}/{other.name}" for other in found if other is not None)
 
     def _delete(self, pod: Pod, event: Event, text: str) -> None:
-        """Delete the pod of this UID; the first time, log why and queue an event for `sweep`. Raises ApiError."""
+        """Delete the pod; at its first deletion, log why and queue an event for `sweep`. Raises ApiError."""
         self._deleted = {uid for uid in self._deleted if self._view.pods.get(uid) is not None}
         try:
             self._api.delete(PODS, pod)

@@ -47,7 +47,8 @@ class Filter(Service):
 
         All of `nodes` are returned if the pod asks for no slice.
 
-        While this replica does not place, the pod is refused, and touched once the replica places.
+        While this replica does not place, the pod is refused; once the replica places, it touches the pod (writes to
+        it), so that kube-scheduler asks again.
         """
         pod = self._view.gangs.labelled(pod)
         try:
@@ -77,9 +78,9 @@ class Filter(Service):
         return self._refused(pod, answer(), nodes)
 
     def again(self, pod: Pod, nodes: Sequence[str]) -> Verdict | None:
-        """Return the refusal of a pod that was refused on all of these nodes before, if no node can take it now either.
+        """Return the earlier refusal of a pod on the same nodes, if still no node can take the pod; else None.
 
-        If a node may take the pod, it returns None. Nothing is reserved or released.
+        Nothing is reserved or released.
         """
         pod = self._view.gangs.labelled(pod)
         try:
@@ -103,7 +104,8 @@ class Filter(Service):
     def _request(self, pod: Pod) -> PodRequest | None:
         """The pod's request; None if it asks for no slice. Raises RequestError.
 
-        A pod that is refused because of its claims is recorded, and touched once one of its claims has changed.
+        A pod whose ResourceClaims cannot be read as a request is recorded. Once one of its claims has changed, the pod
+        is touched, so that kube-scheduler asks for it again.
         """
         try:
             return self._view.pods.request_of(pod)

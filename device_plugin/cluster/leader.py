@@ -1,8 +1,8 @@
 """Leadership: decides by the Lease whether this replica leads; its own kube-scheduler acquires and renews the Lease.
 
-Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock. A Lease changes between two
-reads, and its age counts from the start of the earlier read, so it is never too low. A Lease that was never seen to
-change has no known age.
+Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock. If a read shows a changed
+Lease, the Lease has changed since the read before. So its age counts from the start of that earlier read, and is never
+too low. A Lease that was never seen to change has no known age.
 """
 
 import threading
@@ -39,8 +39,8 @@ class Leader:
     def observe(self, lease: Lease | None, started: float) -> None:
         """Record the Lease (None: there is none) that a read returned.
 
-        `started` is the time when this read began. If the Lease has changed since the previous read, the start of that
-        read counts as the time of its renewal.
+        `started` is the time when this read began. If the Lease has changed since the previous read, the start of the
+        previous read counts as the time of the Lease's renewal.
         """
         with self._lock:
             if lease != self._lease:

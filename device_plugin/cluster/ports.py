@@ -30,10 +30,11 @@ class BindCall:
 class Calls:
     """Decoders of kube-scheduler's calls, which raise ValueError, and the encoder of the answer to /filter.
 
-    `filter` returns the pod and the nodes to choose from. `begun` returns the same by the beginning of a call and the
-    length of the whole call, if an equal call came before with a list of nodes of this length; otherwise None. `bind`
-    returns the pod's namespace, name and uid, and the node. `preempt` returns the pod, and by node the uids of the pods
-    to evict there. `answer_filter` returns the answer in pieces.
+    `filter` returns the pod and the nodes to choose from. `begun` returns the same from the beginning of a call of
+    /filter and the length of the whole call in bytes. It knows the nodes if an earlier call was equal, with a list of
+    nodes of the same length; otherwise it returns None. `bind` returns the pod's namespace, name and uid, and the node.
+    `preempt` returns the pod, and by node the uids of the pods to evict there. `answer_filter` returns the answer in
+    pieces.
     """
 
     filter: Callable[[bytes], tuple[Pod, Sequence[str]]]

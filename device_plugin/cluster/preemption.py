@@ -1,9 +1,10 @@
 """Preemption: evict pods so that a pod of higher priority, which fits nowhere, gets their slices.
 
-kube-scheduler preempts too, but it counts units per node and sees no cards. Where a node has too few units, it asks us
-(/preempt) which victims really make room, and evicts them. Where a node has enough units, but spread over cards, it
-finds no victims, and we evict. In both cases the victims hold their slices until they have really ended, and the slices
-are nominated for the waiting pod, so that no other pod gets them.
+kube-scheduler preempts too, but it only counts how much of a resource a node has free, in units, and sees no cards. If
+a node has too few units, kube-scheduler asks us (/preempt) which victims really make room, and evicts them. If a node
+has enough units, but spread over cards, kube-scheduler finds no victims, and we evict. In both cases the victims hold
+their slices until they have really ended, and the slices are nominated (reserved) for the waiting pod, so that no other
+pod gets them.
 """
 
 import logging
@@ -126,7 +127,7 @@ class Preemption(Service):
         return {node: evicted}
 
     def _without_leaving(self, pod: Pod, candidates: Candidates, held: Held) -> Candidates:
-        """The candidates, less the nodes where a victim already leaves for another job, or a victim's Job shrinks."""
+        """The candidates without nodes on which a victim leaves for another job, or belongs to a shrinking Job."""
         leaving = self._leaving(pod)
         ours = leaving.for_others | {uid for uid, each in held.items() if each.owner_uid in leaving.jobs}
         return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}
@@ -136,7 +137,7 @@ class Preemption(Service):
     def _nominate(
         self, search: SearchCopy, pending: Pending, held: Held, going: Collection[str] = ()
     ) -> MovePlan | None:
-        """Find and return the plan with the fewest victims, and nominate its grant for the pod; None without a plan.
+        """Find and return the plan with the fewest victims, and reserve its grant for the pod; None without a plan.
 
         Pods that are ending, and pods in `going`, count as gone and are not victims. Slices kept for the pod's job are
         free for the pod.
@@ -167,7 +168,7 @@ class Preemption(Service):
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> MovePlan | None:
-        """Nominate a grant for the pod on the node of `before`, a node and victims found on a copy of the ledger.
+        """Reserve a grant for the pod on the node of `before`: a node and victims, found on a copy of the ledger.
 
         Returns the plan of the preemption. None if the ledger itself does not allow a plan on this node, or only with
         more victims; also if the pod waits no more, or this replica does not lead.
@@ -211,7 +212,7 @@ class Preemption(Service):
     # The pods that may have to end
 
     def _held(self) -> Held:
-        """Returns the bound pods that have not ended, which may hold slices, and forgets all other pods."""
+        """Return the bound pods that have not ended, by UID, and drop the notes of this object about all other pods."""
         held = {pod.uid: pod for pod in self._view.pods.all() if pod.node and not pod.ended}
         now = self._clock()
         with self._lock:
@@ -274,8 +275,9 @@ class Preemption(Service):
     def _evicted(self, victims: Sequence[Pod], waiting: Pod) -> tuple[Sequence[Pod], bool]:
         """Evict the victims until an eviction is refused; returns the evicted pods, and True after a refusal.
 
-        First each victim gets a dry run: if a budget protects one victim, no other victim is evicted. A real eviction
-        may still be refused: a dry run does not count the other victims of its budget, and budgets change.
+        First each victim gets a dry run: if a PodDisruptionBudget protects one victim, no other victim is evicted. A
+        real eviction may still be refused: a dry run does not count the other victims of the same budget, and budgets
+        change.
         """
         asked = victims if len(victims) > 1 else ()
         evicted: list[Pod] = []

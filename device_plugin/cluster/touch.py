@@ -51,7 +51,7 @@ INHERITED_AFTER_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """A touched pod that kube-scheduler should ask for, with the grants found at `since` for the pod or its gang."""
+    """A touched pod that kube-scheduler should ask for; `grants` were found for it or its gang, at the time `since`."""
 
     waiting: Waiting
     grants: Sequence[Grant]
@@ -62,7 +62,7 @@ class _Queue:
     """Refused pods in the order in which they are tried: namespaces take turns, one pod each.
 
     Within a namespace the pods have the order of kube-scheduler's queue. A round tries each pod once. If a new round
-    begins before the last one has ended, the pods that the last one did not reach come first.
+    begins before the previous round has ended, the pods that the previous round did not reach come first.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Queue:
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Replace the queue of refused pods to try by these pods, for a new round.
+        """Begin a new round with these refused pods, which replace the pods in the queue.
 
         In each namespace the pods that the previous round did not reach come first.
         """
@@ -152,12 +152,12 @@ class Touch(Service):
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """Forget touched pods that were placed or refused again, that are gone, or for which /filter was not called.
+        """Forget touched pods that were placed, refused again or removed, or for which /filter was not called in time.
 
         kube-scheduler must call /filter for a touched pod within ASKED_SECONDS. If it has not done so after
         PROMPT_SECONDS, the pod's namespace is late: for LATE_SECONDS, or until kube-scheduler calls for one of its
-        pods. Other pods may then have the slices that were found for late pods, or for forgotten pods without a place.
-        So a new round, which touches such other pods, begins at once.
+        pods. The slices that were found for the pods of late namespaces, and for forgotten pods without a place, become
+        free for other pods. So a new round, which touches other pods, begins at once.
         """
         offered = False
         with self._view.lock:
@@ -179,9 +179,10 @@ class Touch(Service):
             self._due = now
 
     def _begin_round(self, now: float) -> None:
-        """Queue all refused pods for a touch, GRACE_SECONDS after a change by which they may fit: a new round begins.
+        """Begin a new round, which tries all refused pods, GRACE_SECONDS after a change by which one of them may fit.
 
-        While the previous round still has pods to try, the new one begins ROUND_SECONDS after it at the earliest.
+        While the previous round still has pods to try, the new round begins at least ROUND_SECONDS after the previous
+        round began.
         """
         with self._view.lock:
             news = self._allocator.news()
@@ -220,10 +221,11 @@ class Touch(Service):
         return found
 
     def _expect_elsewhere(self) -> None:
-        """Find new grants for expected pods if other pods have taken slices of their grants.
+        """Find new grants for touched pods if other pods have taken slices of the grants that were found for them.
 
-        kube-scheduler asks in its own order, so one pod often gets the slices that were found for another. The other
-        pod will then get other slices, which must not look free. Gangs are left out, because they have many grants.
+        kube-scheduler asks in its own order, so one pod often gets the slices that were found for another pod. The
+        second pod will then get other slices, which must not look free. Gangs are left out, because they have many
+        grants.
         """
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
@@ -244,7 +246,7 @@ class Touch(Service):
         return any(each.other != own for each in self._view.ledger.in_the_way(grant, pod.uid))
 
     def _batch(self, most: int) -> list[Waiting]:
-        """Takes the next pods that may fit now from the queue, at most `most`."""
+        """Take from the queue the next pods that may fit now, at most `most`."""
         batch: list[Waiting] = []
         with self._view.lock:
             for _ in range(TAKEN):
