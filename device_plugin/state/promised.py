@@ -221,8 +221,8 @@ class PromisedSlices:
             for name, on in self._promises.items()
             for node in on
         )
-        kept_slices = [s.card for grant in held if grant is not None for s in grant.slices()]
-        return {"leaving": len(leaving), "kept": len(kept_slices)}
+        kept = {(grant.node, s.card) for grant in held if grant is not None for s in grant.slices()}
+        return {"leaving": len(leaving), "kept": len(kept)}
 
     # Holdings
 

@@ -857,6 +857,22 @@ def test_a_refused_pod_of_the_job_is_touched_when_its_slices_are_free_and_no_oth
     assert [name for verb, name in shrunk.api.written if verb == "touch"] == ["b-0"]
 
 
+def test_a_card_that_is_kept_for_two_jobs_is_counted_once(world: World) -> None:
+    one, pairs = world.one, {"a": "b", "c": "d"}
+    for name in (*pairs, *pairs.values()):
+        job(world, name)
+    held = {giver: runs(world, of(giver, 1)) for giver in pairs}
+    for giver, beneficiary in pairs.items():
+        shrinks(world, giver, held[giver], job=beneficiary)
+    cards = one.view.promises.slices.cards
+    assert cards() == {"leaving": 1, "kept": 0}
+    for made in held.values():
+        leave(world, made.name)
+    kept_cards = [each.card for name in pairs.values() for each in kept(one, f"job default/{name}")]
+    assert kept_cards == ["n1-0", "n1-0"]
+    assert cards() == {"leaving": 0, "kept": 1}
+
+
 def test_people_see_what_is_promised_and_what_is_kept(shrunk: World) -> None:
     one = shrunk.one
     line = "n1 for job default/b: nothing is kept; still used by default/a-1; until 1000 s from now at the latest"
