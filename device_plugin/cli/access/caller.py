@@ -43,7 +43,7 @@ METADATA_ITEMS = 500
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the cluster, and for the user in whose name requests are made.
+    """Add the options that choose the cluster, and the user in whose name requests are made.
 
     kubectl does not pass its own options of these names to a plugin.
     """
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "that of the kubeconfig's context") -> None:
-    """Add kubectl's option --namespace; the help text says that without it `default` counts."""
+    """Add kubectl's option --namespace. The help says that `default` is the namespace used without the option."""
     parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help=f"default: {default}")
 
 
@@ -76,7 +76,11 @@ def kubeconfig(args: argparse.Namespace) -> str:
 
 
 def namespace(args: argparse.Namespace) -> str:
-    """Returns the namespace of -n, of the pod we run in, or of the context. Raises ObjectNameError, EndpointError."""
+    """Returns the namespace that the command works in. Raises ObjectNameError, EndpointError.
+
+    It is the namespace of the option -n. Without -n it is the pod's namespace if the command uses the service account
+    of the pod in which it runs, else the namespace of the kubeconfig's context.
+    """
     if args.namespace:
         return checked_namespace(args.namespace)
     if _in_pod(args):
@@ -89,9 +93,9 @@ def namespace(args: argparse.Namespace) -> str:
 
 
 def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
-    """Returns the options with which kubectl uses the same context and user as this command.
+    """Returns the options by which kubectl uses the same context and user as this command.
 
-    The kubeconfig is not among them: whoever starts kubectl sets $KUBECONFIG.
+    No option names the kubeconfig: the caller must set $KUBECONFIG for kubectl.
     """
     words = [f"--context={args.context}"] if args.context else []
     words += [f"--as={args.as_user}"] if args.as_user else []
@@ -129,7 +133,10 @@ def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -
 
 
 def user(client: KubeClient) -> str:
-    """Returns the caller's name in the API server; else this machine's user, or `unknown`."""
+    """Returns the name that the API server has for the caller.
+
+    If the API server gives no name, returns the name of this machine's user, or `unknown` if that has no name.
+    """
     with suppress(ApiError, KeyError, TypeError):
         answer = client.create(WHO_AM_I, {"apiVersion": WHO_AM_I.api_version, "kind": WHO_AM_I.name})
         return str(answer["status"]["userInfo"]["username"])
@@ -139,10 +146,10 @@ def user(client: KubeClient) -> str:
 
 
 def may_follow(client: KubeClient, kind: Kind[Any], namespace: str) -> bool:
-    """True if the caller may list and watch a kind in this namespace (empty: in all). Raises ApiError.
+    """True if the caller may list and watch objects of a kind in this namespace (empty: in all). Raises ApiError.
 
-    The API server is asked about the rights, and lists nothing. Kubernetes gives the right to ask to all authenticated
-    users (ClusterRole system:basic-user).
+    The API server is asked only for the caller's rights, and lists no objects. All authenticated users may ask for
+    their own rights (ClusterRole system:basic-user).
     """
     asked = {"group": kind.group, "version": kind.version, "resource": kind.plural, "namespace": namespace}
     head = {"apiVersion": MAY_I.api_version, "kind": MAY_I.name}
@@ -161,9 +168,10 @@ def list_unless_forbidden(client: KubeClient, kind: Kind[Item], where: Where) ->
 
 
 def evict(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
-    """Evict a pod, or with `dry` only ask; returns why a PodDisruptionBudget forbids it, else an empty text.
+    """Evict a pod; returns the reason if a PodDisruptionBudget forbids the eviction, else an empty text.
 
-    The text is empty too if the pod is gone. Raises ApiError for other refusals.
+    With `dry` nothing is evicted: the API server only says whether the eviction is allowed. The text is also empty if
+    the pod is gone. Raises ApiError for other refusals.
     """
     try:
         client.evict(pod, dry=dry)

@@ -15,14 +15,17 @@ _NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
 class DryAnswer(NamedTuple):
-    """The API server's reason to refuse a pod, or the reason why it gives no answer; both are empty if it accepts."""
+    """The API server's answer to a dry run that creates a pod; both texts are empty if it accepts the pod.
+
+    `refused` is the reason why it refuses the pod. `untried` is the reason why it does not say whether it would.
+    """
 
     refused: str = ""
     untried: str = ""
 
 
 def tried(client: KubeClient, body: Mapping[str, Any], namespace: str, owner: Mapping[str, str]) -> DryAnswer:
-    """Returns the API server's answer to a dry run that creates the pod of this template.
+    """Returns the API server's answer to a dry run that creates a pod from the pod template `body`.
 
     `owner` is the controller that makes the pod; empty if none does. A policy may refuse pods without a controller.
     """

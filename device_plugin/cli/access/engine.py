@@ -68,21 +68,27 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def job_named(args: argparse.Namespace) -> Named:
-    """Returns the job that the command names: `train`, `team-a/train`, or a workload of another kind, `jobset/train`.
+    """Returns the job that the argument JOB names: `train`, `team-a/train`, or `jobset/train` for a JobSet.
 
-    The words `job` and `jobs` before the slash are namespaces, since a job is meant without another kind. Raises
+    In `job/train`, `job` is a namespace: the kind Job has no word here, since a name without a kind means a Job. Raises
     ObjectNameError, EndpointError.
     """
     return named(args.job, WORKLOAD_WORDS, lambda: caller.namespace(args))
 
 
 def kinds(word: str) -> Sequence[WorkloadKind]:
-    """Returns the kinds of a word of WORKLOAD_WORDS, one for each version; Job for an empty word."""
+    """Returns the kinds of workloads that `word`, such as `jobset`, names: one kind for each API version.
+
+    The empty word stands for Job.
+    """
     return [kind for kind in WORKLOAD_KINDS if kind.name.lower() == word] or [JOB]
 
 
 def found(client: KubeClient, of: Named) -> Job:
-    """Returns the job of this name, read from the API server. Raises EngineError if there is none; ApiError."""
+    """Returns the job of this name, read from the API server.
+
+    Raises EngineError if there is no such job, and ApiError.
+    """
     for kind in kinds(of.kind):
         with suppress(GoneError):
             return client.get(WORKLOADS[kind], of.ref)
@@ -98,9 +104,10 @@ def typed(job: Job) -> str:
 
 
 def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str) -> tuple[int, str]:
-    """Returns status and body of /explain, from the leading replica or the replica that plans the job of `query`.
+    """Returns the HTTP status and the body of the job engine's answer to /explain with this `query`.
 
-    Raises EngineError, ForwardError, ApiError.
+    The leading replica answers; if another replica plans the job that `query` names, that replica answers. `accept` is
+    the media type of the answer. Raises EngineError, ForwardError, ApiError.
     """
     leader_port = _leader(client, args.engine_namespace or NAMESPACE)
     answer = _asked(args, leader_port, accept, query)
@@ -110,7 +117,10 @@ def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str)
 
 
 def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
-    """Returns an answer for each job, from the replica that plans it. Raises EngineError, ForwardError, ApiError."""
+    """Returns the job engine's answers about all jobs, one for each job, from the replica that plans the job.
+
+    Raises EngineError, ForwardError, ApiError.
+    """
     leader_port = _leader(client, args.engine_namespace or NAMESPACE)
     first = _listed(args, leader_port)
     found = {(job["namespace"], job["name"]): job for job in first["jobs"]}

@@ -15,9 +15,9 @@ MOST_CHARACTERS = 1024
 
 
 def last_sentence(said: str) -> str:
-    """Returns the last line that is not from kubectl's log, else the message of the log's last line; empty if none.
+    """Returns the last line of kubectl's stderr that is not a line of its log; empty if stderr is empty.
 
-    All lines are logged for --verbose.
+    If all lines are from the log, returns the message of the last line. Every line is logged for --verbose.
     """
     lines = [line for each in said.splitlines() if (line := one_line(each))]
     for line in lines:
@@ -28,7 +28,10 @@ def last_sentence(said: str) -> str:
 
 
 def _logged(line: str) -> str:
-    """Returns the message of a line of the log: the text of its field `err`, if it has this field."""
+    """Returns the message of a line of kubectl's log.
+
+    If the message has a field `err`, returns only the text of this field.
+    """
     found = _LOG_LINE.fullmatch(line)
     text = found[1] if found else line
     error = _ERR.search(text)

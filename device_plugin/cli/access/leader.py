@@ -26,9 +26,10 @@ class LedService(NamedTuple):
 
 
 def leader(client: KubeClient, service: LedService, pod_of: Callable[[str], str] = str) -> PodPort:
-    """Returns the port of the replica that leads. `pod_of` returns the pod of a Lease's holder, empty if none.
+    """Returns the port of the service's leading replica.
 
-    Raises GoneError without the Lease, ForwardError if no replica leads or the caller may not ask, ApiError.
+    `pod_of` returns the name of the pod that the Lease's holder stands for; empty if there is no such pod. Raises
+    GoneError if there is no Lease, ForwardError if no replica leads or the caller may not ask, and ApiError.
     """
     try:
         pod = pod_of(client.get(LEASES, service.lease).holder)

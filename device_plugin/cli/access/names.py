@@ -18,16 +18,17 @@ class ObjectNameError(VgpuError):
 
 
 class Named(NamedTuple):
-    """An object that a person names; `kind` is empty where it is not written."""
+    """An object as a person names it; `kind` is empty if the person wrote no kind."""
 
     kind: str
     ref: Ref
 
 
 def named(text: str, kinds: Mapping[str, str], namespace: Callable[[], str]) -> Named:
-    """Returns the object that `text` names. `kinds` has the kind of each word, such as `po`.
+    """Returns the object that `text` names. `kinds` maps each word for a kind, such as `po`, to the kind.
 
-    `namespace` returns the namespace for a text without one. Raises ObjectNameError, and the errors of `namespace`.
+    `namespace` is called if the text has no namespace, and returns the namespace. Raises ObjectNameError, and the
+    errors of `namespace`.
     """
     first, slash, name = text.rpartition("/")
     if not name or (slash and not first):

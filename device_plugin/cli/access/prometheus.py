@@ -71,7 +71,7 @@ class Prometheus:
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
 
     def now(self, query: str, at: float | None = None) -> Sequence[PrometheusSeries]:
-        """Returns each series of the query with its last value, or that `at` a time, in seconds since 1970.
+        """Returns each series of the query with its value at the time `at`, in seconds since 1970; by default, now.
 
         Raises PrometheusError.
         """
@@ -83,7 +83,10 @@ class Prometheus:
         return self._series("query_range", words)
 
     def _series(self, call: str, words: Mapping[str, str]) -> Sequence[PrometheusSeries]:
-        """Asks Prometheus, and returns the series of its answer, each with one value or several."""
+        """Sends the query `words` to the API's path `call`; returns the series of the answer.
+
+        Each series has one value or several.
+        """
         text = self._text(f"{quote(self._url.path.rstrip('/'), _SAFE)}/api/v1/{call}?{urlencode(words)}")
         try:
             return [
@@ -153,7 +156,7 @@ class Prometheus:
 
 
 def _interrupt(connected: socket.socket) -> None:
-    """End a connection from another thread than the thread that reads."""
+    """End a connection while another thread reads from it."""
     # Not the method of a TLS socket, which is for the thread that reads.
     with suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
