@@ -61,9 +61,10 @@ Check = Callable[[Installation], Iterable[Finding]]
 
 
 def findings(installed: Installation) -> list[Finding]:
-    """Returns the findings of all checks, in order; those about ResourceClaims only where these are served.
+    """Returns the findings of all checks, check after check.
 
-    A check without a problem begins with a finding of its own that all is well; remarks of the check follow.
+    The check of ResourceClaims runs only if the cluster service serves them. If a check finds no problem, its first
+    finding says that all is well; remarks of the check may follow.
     """
     found: list[Finding] = []
     for name, check in CHECKS.items():
@@ -154,7 +155,7 @@ def _about(event: Object) -> tuple[str, str]:
 
 
 def _versions(workload: Object) -> Iterator[str]:
-    """Yields the image tags of a workload's containers that run our services.
+    """Yields the image tag of each container of the workload that runs one of our services.
 
     Other containers, such as kube-scheduler in the allocator's pod, have images with versions of their own.
     """
@@ -266,7 +267,7 @@ def _policies(
 
 
 def _is_narrowed(binding: Object) -> bool:
-    """True if this binding of an admission policy, given by its spec, leaves out objects that the policy is for."""
+    """True if this spec of a policy binding leaves out a part of the objects that the admission policy is for."""
     selected = binding.get("matchResources") or {}
     return any(value for key, value in selected.items() if key != "matchPolicy")
 
@@ -288,7 +289,7 @@ def _faults(installed: Installation) -> Iterator[Finding]:
 
 
 def _clock(installed: Installation) -> Iterator[Finding]:
-    """Checks that the scheduler renews its Lease, and that no node's clock is far from the local clock."""
+    """Checks that the cluster service's leader renews its Lease, and that no node's clock is far from the local one."""
     yield from unknown(installed, "clocks", "leases", "node_leases", "workloads")
     if installed.leases is not None and installed.workloads is not None:
         yield from _leader(installed)
@@ -324,7 +325,7 @@ def _clock(installed: Installation) -> Iterator[Finding]:
 
 
 def _leader(installed: Installation) -> Iterator[Finding]:
-    """Checks that a replica leads and renews its Lease."""
+    """Checks that a replica of the cluster service leads and renews its Lease."""
     service = allocator_of(installed.workloads, installed.namespace)
     pods = f"see the pods of vgpu-cluster: kubectl -n {installed.namespace} get pods"
     lease = next((each for each in installed.leases or () if name_of(each) == service.lease.name), None)
@@ -346,7 +347,7 @@ def _leader(installed: Installation) -> Iterator[Finding]:
 
 
 def _beside_scheduler(installed: Installation, machine: str) -> Iterator[Finding]:
-    """Checks that a replica is Ready on `machine`, where the leading default kube-scheduler runs."""
+    """Checks that a replica of the cluster service is Ready on `machine`, where the leading kube-scheduler runs."""
     yield from unknown(installed, "clocks", "replicas")
     ready = filter(node_checks.is_ready, installed.replicas or ())
     if installed.replicas is not None and machine not in map(node_checks.node_of, ready):

@@ -53,7 +53,10 @@ def _classes(installed: Installation) -> Iterator[Finding]:
 
 
 def _capacity(installed: Installation) -> Iterator[Finding]:
-    """Checks that the API server keeps that several claims may share a card; it drops the field with the gate off."""
+    """Checks that the API server keeps the field of a card which says that several claims may share it.
+
+    An API server whose feature gate DRAConsumableCapacity is off drops the field.
+    """
     shown = {
         str(spec.get("nodeName") or name_of(each))
         for each in installed.resource_slices or ()

@@ -130,9 +130,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _image_check(client: KubeClient, args: argparse.Namespace) -> image.ImageCheck:
-    """Returns the check that the arguments ask for; without --vgpu-image, with the image of the node agents.
+    """Returns the check of an image that the arguments ask for.
 
-    Raises ImageCheckError, ObjectNameError, ApiError, EndpointError.
+    The option --vgpu-image names the product's image, from which the library is copied; without this option it is the
+    image of the node agents. Raises ImageCheckError, ObjectNameError, ApiError, EndpointError.
     """
     ours = args.vgpu_image
     if not ours:
@@ -174,7 +175,7 @@ def read_installation(client: KubeClient, namespace: str) -> Installation:
 def _listed(
     client: KubeClient, name: str, kind: Kind[Any], where: Where, missing: dict[str, str]
 ) -> list[Object] | None:
-    """Returns the objects. If they cannot be read, returns None and writes the reason into `missing`.
+    """Returns the objects. If they cannot be read, returns None and writes the reason into `missing` under `name`.
 
     No reason is written if the API server has no mutating policies, because older API servers have none.
     """

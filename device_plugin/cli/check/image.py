@@ -1,7 +1,8 @@
-"""`vgpu check --image`: whether an image's programs load the library, found in a pod of the image without slices.
+"""`vgpu check --image`: whether an image's programs load our library, found in a pod of the image without slices.
 
-The pod holds no card, and runs none of the image's programs: vgpu-loads starts their loaders alone, with the library in
-the place that it has in a container with a slice. The loaders' own answers are right for any libc and any version.
+The pod holds no card, and runs none of the image's programs: vgpu-loads starts only the programs' dynamic loaders, with
+the library in the place that it has in a container with a slice. The loaders' own answers are right for any libc and
+any version.
 """
 
 import sys
@@ -70,7 +71,11 @@ class Loads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class ImageCheck:
-    """The image to check, its `programs` (empty: the usual ones), and the namespace and images that the pod needs."""
+    """The image to check, and the `programs` in it to check; if these are empty, python3, python and sh.
+
+    The pod that checks the image is in `namespace`. `vgpu_image` is the product's image, from which its init container
+    copies the library.
+    """
 
     image: str
     programs: Sequence[str]
@@ -159,7 +164,10 @@ def _started(client: KubeClient, check: ImageCheck) -> Iterator[Ref]:
 
 
 def _ended(client: KubeClient, pod: Ref, check: ImageCheck, say: Callable[[str], None]) -> str:
-    """Wait for the end of the pod; returns the answer of vgpu-loads. Raises ImageCheckError, ApiError."""
+    """Wait for the end of the pod; returns the answer of vgpu-loads. Raises ImageCheckError, ApiError.
+
+    `say` is called with each reason why the pod has not ended yet.
+    """
     looks, limit = 0, time.monotonic() + MOST_SECONDS
     while True:
         try:
@@ -183,7 +191,10 @@ def _ended(client: KubeClient, pod: Ref, check: ImageCheck, say: Callable[[str],
 
 
 def _waiting(status: Mapping[str, Any], check: ImageCheck) -> tuple[str, bool, bool]:
-    """The reason why the pod has not ended; true if the node tries again by itself; true if trying is hopeless."""
+    """Returns the reason why the pod has not ended, and two flags.
+
+    The first flag is true if the node tries again by itself, the second if no further try can help.
+    """
     for statuses, image in (("initContainerStatuses", check.vgpu_image), ("containerStatuses", check.image)):
         waiting = _state(status, statuses).get("waiting") or {}
         reason = waiting.get("reason") or ""
@@ -209,7 +220,10 @@ def _failure(pod: Ref, status: Mapping[str, Any], check: ImageCheck) -> ImageChe
 
 
 def _state(status: Mapping[str, Any], statuses: str) -> Mapping[str, Any]:
-    """The state of the pod's only container in the list `statuses` of its status; empty before it has one."""
+    """Returns the state of the first container in a list of the pod's status; empty if there is none yet.
+
+    `statuses` is the name of the list, such as `containerStatuses`.
+    """
     found = status.get(statuses) or ()
     return (found[0].get("state") or {}) if found else {}
 

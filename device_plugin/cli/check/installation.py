@@ -28,7 +28,7 @@ Objects = Sequence[Object] | None
 
 
 class CheckState(Enum):
-    """The outcome of a check."""
+    """The outcome of a check: all is well, there is a problem, or the check could not be made."""
 
     OK = "ok"
     PROBLEM = "problem"
@@ -54,9 +54,11 @@ class Installation:
 
     - `agents` and `replicas` are the pods of the node agents and of the cluster service.
     - `has_mutating` is false if the API server has no MutatingAdmissionPolicy; then no reason is in `missing`.
-    - `leases_at` and `node_leases_at` are the local times, in seconds since 1970, when these two lists had been read:
-      to read all other lists takes longer than a Lease is valid.
-    - `notices` are the events Preflight of nodes; `refusals` are the events FailedCreate of the namespace.
+    - `leases_at` is the local time, in seconds since 1970, at which `leases` had been read, and `node_leases_at` is the
+      same for `node_leases`. The ages of Leases count from these times, because it takes longer to read all other lists
+      than a Lease is valid.
+    - `notices` are the nodes' events with the reason Preflight, and `refusals` the namespace's events with the reason
+      FailedCreate.
     - `classes` are the DeviceClasses and `resource_slices` the ResourceSlices of all drivers; they are read only if the
       cluster service serves ResourceClaims.
     - `server` is the version of the API server, such as `v1.36.3`; empty if unknown.
@@ -141,7 +143,10 @@ def unknown(installed: Installation, check: str, *lists: str) -> Iterator[Findin
 
 
 def name_of(found: Object) -> str:
-    """Returns the name of an object; empty if it has none, as if another kind of server answered."""
+    """Returns the name of an object; empty if it has none.
+
+    An object has no name if the server that answered is not an API server, for example.
+    """
     metadata = found.get("metadata")
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 

@@ -61,7 +61,8 @@ def agents(installed: Installation) -> Iterator[Finding]:
 def _notices(installed: Installation, running: set[str]) -> Iterator[tuple[str, str]]:
     """Yields node and text of the latest Preflight event of each node whose agent is not Ready.
 
-    Events about other nodes are left out, because only an agent that is not Ready posts one.
+    `running` are the nodes with a Ready agent. Their events are left out: only an agent that is not Ready posts such an
+    event, so they are out of date.
     """
     agents = map(node_of, installed.agents) if installed.agents is not None else installed.inventories()
     waiting = {*agents} - running
@@ -101,7 +102,11 @@ def is_ready(pod: Object) -> bool:
 
 
 def cards(installed: Installation) -> Iterator[Finding]:
-    """Checks that agents have found cards, that all are healthy and hold their slices, and that slices are limited."""
+    """Checks the cards of all nodes, and reports cordoned cards.
+
+    Agents must have found cards. The cards must be healthy, shown by their nodes, and large enough for the slices on
+    them. The limits of the slices must be enforced.
+    """
     for missing in installed.reading.missing:
         yield Finding("cards", CheckState.UNKNOWN, str(missing))
     inventories = installed.inventories()
@@ -187,8 +192,8 @@ def _named(card: CardReading) -> str:
 def plugins(installed: Installation) -> Iterator[Finding]:
     """Checks that each kubelet counts as many cards as the inventory; if not, another plugin may serve the resource.
 
-    All prefixes of the installation are compared, also on nodes without such cards: the agent withdraws its cards where
-    another plugin serves their resource.
+    All prefixes of the installation are compared on every node, even if its inventory has no such card: an agent takes
+    its cards out of the inventory where another plugin serves their resource.
     """
     yield from unknown(installed, "plugins", "nodes", "workloads")
     inventories, prefixes = installed.inventories(), installed.prefixes()
