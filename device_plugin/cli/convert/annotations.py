@@ -35,7 +35,10 @@ FOREIGN = (
 
 @dataclass(slots=True)
 class Share:
-    """A share of a card that KAI's annotations ask for, for the container of this name, or for the pod's first one."""
+    """The share of a card that KAI's annotations ask for, and the name of the container that gets it.
+
+    If `container` is None, the pod's first container gets the share.
+    """
 
     ask: Ask
     container: object
@@ -43,7 +46,10 @@ class Share:
 
 @dataclass(slots=True)
 class Annotations:
-    """The annotations and labels of a pod, or of a pod template. Remarks and errors are about annotations."""
+    """Converts the annotations and labels of a pod, or of a pod template.
+
+    `remarks` and errors are about annotations and labels only; they do not name the pod.
+    """
 
     pod: Object
     remarks: list[str] = field(default_factory=list)
@@ -73,9 +79,9 @@ class Annotations:
         return share
 
     def convert_choices(self) -> None:
-        """Convert the annotations that choose cards; add a remark for each other annotation or label of a product.
+        """Convert the annotations by which a pod chooses cards.
 
-        Raises RequestError.
+        Adds a remark for each other annotation or label of another product. Raises RequestError.
         """
         found = self._found()
         models = [key for key in _MODELS if key in found]
@@ -127,9 +133,10 @@ class Annotations:
         return found
 
     def _percent_of(self, text: object) -> int:
-        """Returns a fraction in percent, rounded down (with a remark), so that as many fit on a card as before.
+        """Returns the fraction of a card in `text` as percent.
 
-        Raises RequestError if it is not from 0.01 to 1.
+        It is rounded down, with a remark, so that as many shares fit on a card as before. Raises RequestError if the
+        fraction is not from 0.01 to 1.
         """
         try:
             # A Decimal keeps its exponent as it is written: a Fraction of 1e999999999 takes all memory.

@@ -46,19 +46,30 @@ class Namespaces:
         self._known: dict[str, dict[tuple[str, str], Claim]] = {}
 
     def read(self, document: object) -> None:
-        """Add a document's ResourceClaims. Raises RequestError for a wrong claim, and if two of one name differ."""
+        """Add the ResourceClaims and templates of a document.
+
+        Raises RequestError for a claim that cannot be converted, and if two objects of one name have different
+        requests.
+        """
         for namespace, kind, name, claim in _claims(document):
             if self._known.setdefault(namespace, {}).setdefault((kind, name), claim) != claim:
                 raise RequestError(f"{kind} {name} is there twice, with two requests: keep one")
 
     def claims(self, namespace: str) -> Claims:
-        """The ResourceClaims that a pod of the namespace can name; objects without a namespace may be in `default`."""
+        """Returns the ResourceClaims and templates that a pod of the namespace can name.
+
+        An object without a namespace may be in `default`. So a pod in `default` can name claims without a namespace
+        too, and a pod without a namespace can name claims in `default`.
+        """
         same = _SAME.get(namespace, namespace)
         return ChainMap(self._known.get(namespace, {}), self._known.get(same, {}))
 
 
 def _claims(document: object, listed: str = "") -> Iterator[tuple[str, str, str, Claim]]:
-    """The document's ResourceClaims: namespace, kind, name and claim. `listed` is the kind of the items of a list."""
+    """Yields namespace, kind, name and claim of each ResourceClaim and template in the document.
+
+    `listed` is the kind of the document if it is an item of a list and has no kind of its own.
+    """
     if not isinstance(document, Mapping):
         return
     kind = str(document.get("kind") or listed)

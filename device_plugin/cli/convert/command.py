@@ -131,7 +131,10 @@ def _convert_object(file: str, owner: Owner, target: Target, claimed: Namespaces
 
 
 def _change(file: str, document: Document, after: object, made: Sequence[Owner]) -> bool:
-    """Change the document's text, and print remarks; returns True if all of it is converted."""
+    """Write the new value `after` into the document's text, and print remarks; returns True if all of it is converted.
+
+    `made` are the objects in the document, with their remarks and problems.
+    """
     if after != document.value and not document.change(after):
         others = f" and {len(made) - 1} others in its document" if made[1:] else ""
         _say(

@@ -198,7 +198,11 @@ class Editor:
     # Text
 
     def _remove(self, spans: Sequence[tuple[int, int]], gone: list[int], *, flow: bool) -> None:
-        """Remove the parts of a list or mapping with these numbers; at least one other part stays."""
+        """Remove some parts of a list or mapping; at least one other part stays.
+
+        `spans` are the places of all parts, and `gone` the numbers of the parts to remove. `flow` is true if brackets
+        or braces enclose the parts.
+        """
         for first, last in runs(gone):
             start, end = spans[first][0], spans[last][1]
             if flow and last + 1 == len(spans):
@@ -209,7 +213,10 @@ class Editor:
                 self._cut_lines(start, end)
 
     def _cut(self, start: int, end: int, column: int, before: str = "") -> None:
-        """Remove a text, but keep its comments; text after a comment begins in the column of the place `column`."""
+        """Remove the text at `start:end`, but keep its comments, each with the text `before` in front of it.
+
+        Text that follows a comment begins in a new line, in the same column as the place `column`.
+        """
         comments = self._comments(start, end)
         behind = self._layout.newline + self._indent(column) if comments else ""
         self.edits.append(Edit(start, end, "".join(f"{before}{comment}{behind}" for comment in comments)))

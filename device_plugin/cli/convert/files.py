@@ -36,7 +36,7 @@ class ConvertError(VgpuError):
 class Document:
     """A document of a text, at `start:end`, and its value.
 
-    `node` is the document's YAML node. For JSON, whose text begins at `at`, the node is made when the value changes.
+    `node` is the document's YAML node. JSON begins at `at`, and gets its node only when the value changes.
     """
 
     source: str
@@ -112,7 +112,7 @@ def write(file: File) -> None:
 
 
 def _files(name: str, text: str) -> Iterator[File]:
-    """Yields one File: the text, and its documents. Raises NotYamlError and errors of PyYAML."""
+    """Yields the one File of this name, with the documents of `text`. Raises NotYamlError and errors of PyYAML."""
     mark = BOM * text.startswith(BOM)
     yield File(name, mark, list(_documents(name, text.removeprefix(BOM))))
 

@@ -47,7 +47,7 @@ def _too_deep() -> NotYamlError:
 
 
 def node(text: str, start: int) -> Node:
-    """The node of the JSON value that begins at `start`; `values` has found the value."""
+    """Returns the node of the JSON value that begins at `start`. The text must be JSON that `values` has read."""
     match text[start]:
         case "{":
             return _mapping(text, start)

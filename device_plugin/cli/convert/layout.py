@@ -18,7 +18,10 @@ _STEP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The line ends of a document, and the indentation of a level: empty for JSON in one line."""
+    """The layout of a document: its line ends, and the white space by which each level is indented.
+
+    This white space is empty for JSON in one line.
+    """
 
     newline: str
     step: str
@@ -34,10 +37,10 @@ class Layout:
         return cls(newline, _step(text, root))
 
     def flow(self, value: Any, gap: str = "") -> str:
-        """The value as text in flow style: lists in brackets, mappings in braces.
+        """Returns the value as text in flow style: lists in brackets, mappings in braces.
 
-        `gap` is the white space before the value's key, or before a key next to it. If it has a line break, JSON has
-        several lines too.
+        YAML is in one line. JSON is in several lines if `gap` has a line break: `gap` is the white space before the
+        value's key, or before a key next to it.
         """
         if not self.json:
             return _dump([value], default_flow_style=True)[1:-2]
@@ -51,7 +54,7 @@ class Layout:
         return json.dumps(key) if like.startswith(('"', "'")) else self.flow(key)
 
     def pair(self, key: str, value: Any, indent: str) -> str:
-        """The key and its value in a mapping of indented lines, which are indented by `indent`."""
+        """Returns the key and its value as text for a mapping that has a line for each key, indented by `indent`."""
         return self._lines({key: value}, indent)
 
     def behind_colon(self, value: Any, indent: str) -> str:
@@ -66,7 +69,7 @@ class Layout:
 
 
 def _step(text: str, root: Node) -> str:
-    """The indentation of the first mapping in the document's mapping; two spaces if there is none."""
+    """Returns the indentation of the first mapping inside the document's own mapping; two spaces if there is none."""
     for _, value in root.pairs if isinstance(root, MappingNode) else ():
         if isinstance(value, MappingNode) and not value.flow:
             first = value.pairs[0][0].start

@@ -92,9 +92,9 @@ def roots(text: str) -> Iterator[Root]:
 
 
 def value(node: Node | None) -> Any:
-    """The Python value of a node, in which no two parts are one object.
+    """Returns the Python value of a node. An alias becomes a copy of the value that it names.
 
-    Keys that a merge key (`<<`) brings come last.
+    Keys that a merge key (`<<`) brings into a mapping come last.
     """
     match node:
         case Scalar():

@@ -24,10 +24,11 @@ _NO_REQUESTS = ("metadata", "status", "nodeSelector", "matchLabels")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod or pod template: an object whose spec has containers.
+    """A pod or pod template of an owner: an object whose spec has containers.
 
-    `above` are the mappings between the template and its owner. A pod that its owner describes in fields of its own has
-    the `number` of its set among the owner's sets of pods, and the path of its first resources.
+    `path` is its place in the owner, and `above` are the mappings around it, from the owner on. Some owners describe
+    their pods in fields of their own: then `number` counts this pod among the owner's sets of pods, and `path` is the
+    place of the pod's first resources.
     """
 
     pod: Object
@@ -40,8 +41,9 @@ class Template:
 class Owner:
     """An object of Kubernetes, such as a Deployment or a pod, with its templates.
 
-    `strays` are requests to other products in other fields: the resource, and the path of the field. A conversion adds
-    `remarks` on differences and fields that stay, and the `problems` for which the object stays as it was.
+    `strays` are requests to other products in fields outside the templates: each has the resource, and the path of the
+    field. A conversion adds `remarks` on differences and on fields that stay. It adds `problems` if the object cannot
+    be converted and stays as it was.
     """
 
     value: Object
@@ -78,7 +80,10 @@ class Owner:
             self.remarks += (self._place(template) + remark for remark in conversion.remarks)
 
     def _write(self, converted: Sequence[tuple[Template, Object]]) -> None:
-        """Write converted pods into the object, or add the problem for which one cannot be described there."""
+        """Write converted pods into the object.
+
+        If the object's fields cannot describe one of the pods, adds a problem and leaves the object as it was.
+        """
         described = [(template, pod) for template, pod in converted if template.number is not None]
         before = copied(self.value) if described else {}
         for template, pod in described:
@@ -102,11 +107,14 @@ class Owner:
                 self._scheduler(template)
 
     def _place(self, template: Template) -> str:
-        """The path of one of several templates, as the beginning of a sentence."""
+        """Returns the template's path as the beginning of a sentence; empty if the object has no other template."""
         return f"{template.path}: " if len(self.templates) > 1 else ""
 
     def _scheduler(self, template: Template) -> None:
-        """Convert another product's schedulerName above a template: a Job of Volcano gives its pods this name."""
+        """Convert another product's schedulerName in the mappings above a template, such as a Job of Volcano.
+
+        All pods of this Job get its schedulerName.
+        """
         for above in template.above:
             if above.get("schedulerName") in SCHEDULERS:
                 self.remarks.append(
@@ -126,7 +134,11 @@ def owners(document: Any, prefix: str) -> list[Owner]:
 
 
 def _describe(template: Template, pod: Object) -> None:
-    """Change the fields by which an owner describes a pod: those that it shares with the pod, and the scheduler."""
+    """Change the fields by which an owner describes a pod, so that they describe the converted `pod`.
+
+    The template shares these fields with its owner. A schedulerName above the template that equals the pod's old one
+    changes too.
+    """
     before, after = (at(each, "spec", "schedulerName") for each in (template.pod, pod))
     _make_equal(template.pod, pod)
     for above in template.above:
@@ -143,7 +155,7 @@ def _make_equal(value: Object, wanted: Object) -> None:
 
 
 def _equal(value: Any, wanted: Any) -> Any:
-    """A value that equals `wanted`, made of the mappings and lists of `value` as far as both have them."""
+    """Returns a value that equals `wanted`; a mapping or list in `value` is changed in place where both have one."""
     if isinstance(value, dict) and isinstance(wanted, dict):
         _make_equal(value, wanted)
         return value
@@ -161,7 +173,10 @@ def copied(value: Any) -> Any:
 
 
 def _described(value: Object) -> Described:
-    """The pods of an object of a known kind, with the numbers of their sets, by the ids of their resources."""
+    """Returns the pods that an object of a known kind describes in its fields, each with the number of its set of pods.
+
+    The key is Python's `id()` of the resources of one of the pod's containers.
+    """
     found: Described = {}
     for number, each in enumerate(pod_sets(value)):
         pod = dict(each.template)
@@ -172,7 +187,7 @@ def _described(value: Object) -> Described:
 
 
 class _Search:
-    """Finds the objects in a document, each with its templates and strays, at any depth of any kind."""
+    """Finds the objects in a document at any depth, each with its templates and strays (requests in other fields)."""
 
     def __init__(self, prefix: str) -> None:
         self.found: list[Owner] = []

@@ -80,7 +80,10 @@ class Conversion:
             self._left(spec)
 
     def _claimed(self, spec: Object) -> dict[str, Ask]:
-        """The requests of the pod's ResourceClaims, by the pod's names for them; adds a remark for an unknown one."""
+        """Returns the requests in the pod's ResourceClaims, by the names that the pod gives to its claims.
+
+        Adds a remark for a ResourceClaim that is in none of the files.
+        """
         found = {}
         for entry in mappings(spec.get("resourceClaims")):
             for key in _keys_of(entry):
@@ -107,7 +110,7 @@ class Conversion:
     def _asked(self, name: str, container: Object, claimed: Mapping[str, Ask]) -> Ask | None:
         """Remove the container's request to another product, and return the request; None without one.
 
-        Raises RequestError for a request without a counterpart, and if there are several.
+        Raises RequestError for a request without a counterpart, and for a container with several requests.
         """
         resources = container.get("resources") or {}
         requests = Requests(_amounts(resources), self.target.prefix)
@@ -202,7 +205,11 @@ class Conversion:
         return ask.count
 
     def _write_cores(self, name: str, limits: Object, ask: Ask) -> None:
-        """Write the core groups of a request with an amount of memory, or a remark that memory decides their number."""
+        """Write the core groups of a request that has an amount of memory.
+
+        If the request has none, or their number is not known, adds a remark that the container's memory decides their
+        number.
+        """
         prefix, groups = self.target.prefix, self.target.core_groups
         if ask.cores is not None:
             limits[prefix + CORES] = ask.cores * ask.count
@@ -265,7 +272,10 @@ class Conversion:
                     self.remarks.append(f"{where} {key} stays: remove it if no node has that label")
 
     def _release(self, spec: Object, claimed: Mapping[str, Ask]) -> None:
-        """Remove the pod's ResourceClaims that are requests of a container now, and remark on the other claims."""
+        """Remove the pod's ResourceClaims that have become requests of its containers.
+
+        Adds a remark for each claim that no container uses, and that therefore stays.
+        """
         used = [name for name in claimed if name in self.users]
         for entry in mappings(spec.get("resourceClaims")):
             if entry.get("name") in used:

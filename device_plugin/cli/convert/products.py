@@ -101,10 +101,10 @@ def is_of_another_product(name: str, prefix: str) -> bool:
 
 @dataclass(slots=True)
 class Requests:
-    """The requests to other products among the `amounts` of a container, and the `names` of their resources.
+    """The requests (`asks`) to other products among the `amounts` of a container, and the `names` of their resources.
 
-    `asked_by` names, for each of `asks`, one of its resources. `ours` are the names of resources of the card family
-    `prefix`, to which requests are converted. Remarks and errors do not name the container: the caller adds it.
+    `asked_by` has for each of `asks` the name of one of its resources. `ours` are the container's resources of the card
+    family `prefix`, to which requests are converted. Remarks and errors do not name the container: the caller adds it.
     """
 
     amounts: Mapping[str, Any]
@@ -141,18 +141,18 @@ class Requests:
                 self._left(name)
 
     def whole_cards_of_a_maker(self) -> bool:
-        """True if the one request is for whole cards under a name that a maker's plugin has too."""
+        """True if the only resource of ours is `prefix`, for whole cards, and a maker's plugin uses this name too."""
         return self.ours == [self.prefix] and any(product.count == self.prefix for product in _PRODUCTS)
 
     def _left(self, name: str) -> None:
-        """Remark that the resource `name` stays, if it asks for cards."""
+        """Add a remark that the resource `name` stays, if it asks for cards."""
         if name in all_resource_names(DEFAULT_PREFIXES):
             self.remarks.append(f"{name} is for other cards of vgpu than {self.prefix}; it stays")
         elif name.startswith(_CARDS):
             self.remarks.append(f"{name} is not known here; it stays")
 
     def _sized(self, resource: str) -> None:
-        """Add a request for parts whose size is in the name of the resource."""
+        """Add the request of a resource whose name has the size of the parts of a card, such as a MIG profile."""
         self.names.append(resource)
         count = _whole(resource, self.amounts[resource])
         share, mig = _SHARE.fullmatch(resource), _MIG.fullmatch(resource)
