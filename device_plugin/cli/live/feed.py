@@ -18,9 +18,10 @@ END_SECONDS = 2.0
 
 
 class LiveFeed(Generic[Row]):
-    """Calls `read`, which returns rows of a list with a note, every READ_SECONDS; `frame` returns the latest answer.
+    """Calls `read` every READ_SECONDS; `frame` returns the latest answer.
 
-    A VgpuError of `read` is shown until a reading succeeds; `frame` raises any other error.
+    `read` returns the rows of a list, and a note. A VgpuError of `read` is shown until a reading succeeds; `frame`
+    raises any other error.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class LiveFeed(Generic[Row]):
             return Frame(self._rows, self._note, lost)
 
     def heard(self, source: str, error: VgpuError | None) -> None:
-        """Note that a source does not answer because of this error, or (None) that it answers again."""
+        """Record the error because of which a source does not answer; None: the source answers again."""
         with self._lock:
             if error is None:
                 self._lost.pop(source, None)

@@ -22,7 +22,7 @@ NARROWEST, LOWEST = 20, AROUND + 1
 
 @dataclass(frozen=True, slots=True)
 class Frame(Generic[Row]):
-    """The rows of the list as of now. `note` is a sentence on what is not known, and `lost` on a lost connection."""
+    """The rows of a list as of now. `note` says which data is not known, and `lost` that a connection is lost."""
 
     rows: Sequence[Row] = ()
     note: str = ""
@@ -30,7 +30,10 @@ class Frame(Generic[Row]):
 
 
 class LiveView(Generic[Row]):
-    """A person's view of the rows of a list. `namespace` returns a row's namespace; None: rows have only one."""
+    """A person's view of a list: the order of its rows, the filter, and the first row that is shown.
+
+    `namespace` returns the namespace of a row; it is None if all rows are of one namespace.
+    """
 
     def __init__(
         self, title: str, listing: Listing[Row], order: Column[Row], empty: str,
