@@ -81,7 +81,7 @@ def forbidden(missing: Sequence[MissingRight]) -> ListForbiddenError:
 
 
 def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | None) -> list[str]:
-    """Returns the present notes; prints those that are not in `said`, in a format for people."""
+    """Returns the present notes. In a format for people, prints the notes that are not in `said`, the earlier notes."""
     now = [*notes()] if notes is not None else []
     if args.output not in formats.OBJECTS:
         output.note([line for line in now if line not in said])
@@ -89,7 +89,10 @@ def _note_changed(args: argparse.Namespace, said: Sequence[str], notes: Notes | 
 
 
 def show_changes(changed: threading.Event, show: Callable[[], None], every: float | None = None) -> int:
-    """Call `show` when `changed` is set, and after `every` seconds without that, until Ctrl-C; returns INTERRUPTED."""
+    """Call `show` each time that `changed` is set, until Ctrl-C; returns the exit status INTERRUPTED.
+
+    With `every`, `show` is also called after `every` seconds without a change.
+    """
     sys.stdout.flush()
     try:
         while True:
@@ -116,9 +119,9 @@ def follow_list(
 ) -> int:
     """List objects, and print the rows that `rows` makes of them; with --watch, also the rows that change later.
 
-    `rows` returns the rows, which begin with namespace and name, and texts about objects that cannot be read. A caller
-    who may not list all namespaces gets a list of the caller's own. `notes` is called after `rows` and returns remarks
-    on them. With `every`, rows are made again after `every` seconds without a change too.
+    `rows` returns the rows, which begin with namespace and name, and texts about objects that cannot be read. If the
+    caller may not list all namespaces, only the caller's own namespace is listed. `notes` is called after `rows` and
+    returns remarks on the rows. With `every`, rows are made again after `every` seconds without a change too.
 
     Returns the exit status. Raises ListForbiddenError, ApiError, EndpointError.
     """
@@ -187,8 +190,8 @@ def list_allowed(
 ) -> tuple[Listed[AnyItem], Where, Sequence[MissingRight]]:
     """Returns a list, the selection that was listed, and the rights that the caller lacks.
 
-    If the caller may not list all namespaces, the list is of the caller's namespace. Raises ListForbiddenError if that
-    is forbidden too, ApiError, EndpointError.
+    If the caller may not list all namespaces, only the caller's own namespace is listed. Raises ListForbiddenError if
+    that is forbidden too, ApiError, EndpointError.
     """
     missing = list[MissingRight]()
     if not where.namespace:
@@ -206,7 +209,7 @@ def list_allowed(
 
 
 def beside(reading: ClusterReading) -> Mapping[str, Any]:
-    """Returns the missing rights and the ignored annotations of a reading, as keys for -o json."""
+    """Returns keys that -o json has next to the rows: a reading's namespace, missing rights and ignored annotations."""
     missing = [each.as_object() for each in reading.missing]
     faults = [{"subject": each.subject, "text": each.text} for each in reading.faults]
     return {"namespace": reading.namespace or None, "missing": missing, "faults": faults}

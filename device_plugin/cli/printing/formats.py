@@ -62,7 +62,7 @@ def _column(text: str) -> PathColumn:
 
 
 def checked(text: str, items: str) -> str:
-    """Returns the value of -o; raises ArgumentTypeError if it is no format."""
+    """Returns the text of -o if it is a format; else raises ArgumentTypeError. `items` is the list's key in -o json."""
     try:
         format_of(text, items)
     except (FormatError, JsonPathError) as error:

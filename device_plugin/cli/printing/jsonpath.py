@@ -178,7 +178,10 @@ class _Parser:
         return partial(_shown, path)
 
     def path(self, *, of_member: bool = False) -> Path:
-        """Returns the path that begins here; `of_member` is true in a filter. Raises JsonPathError."""
+        """Returns the path that begins at the present place of the text. Raises JsonPathError.
+
+        `of_member` is true in a filter, whose paths begin at a member of a list.
+        """
         self._blank()
         begin = self._at
         whole = self._take("$")
@@ -278,7 +281,7 @@ class _Parser:
             raise self._wrong("a } is missing")
 
     def _word(self, word: str) -> bool:
-        """Read the word and return True, if the word stands here and is not only the begin of a longer name."""
+        """Read `word` and return True if it stands at the present place as a whole name; else return False."""
         found = _NAME.match(self._text, self._at)
         if found is None or found[0] != word:
             return False

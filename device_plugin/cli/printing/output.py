@@ -47,10 +47,10 @@ class SortError(VgpuError):
 class Column(Generic[Row]):
     """A column of a table. `text` returns a row's text, and `key` the value by which rows are sorted (default: text).
 
-    With `share` a bar of that share, from 0 to 1, comes before the text; the bar's place is empty if the share is None.
-    The part `used` of the bar is drawn full and the rest lighter; if `used` is None, all of the bar is full. `wide`
-    columns are shown with `-o wide` only, and `extra` columns only where no text is cut for them. A text for which
-    `warning` is true is coloured.
+    `share` returns a share from 0 to 1, which is drawn as a bar before the text; for None, the bar's place is empty.
+    `used` returns the part of the bar that is drawn full, while the rest is lighter; for None, all of the bar is full.
+    `wide` columns are shown with `-o wide` only, and `extra` columns only if no text is cut for them. A text is
+    coloured if `warning` returns true.
     """
 
     title: str
@@ -213,7 +213,7 @@ class ListPrinter(Generic[Row]):
         self._out.writelines([f"{line}\n" for line in lines])
 
     def _whole(self, rows: Iterable[Row], beside: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the object of -o json for a list of these rows."""
+        """Returns the object of -o json: a list of these rows, and the further keys `beside`."""
         return {self._listing.plural: [self._listing.object(row) for row in rows], **beside}
 
     def _write_event(self, type_: str, value: Mapping[str, Any]) -> None:
@@ -249,7 +249,10 @@ class ListPrinter(Generic[Row]):
         return wrap(line, self._width, subsequent_indent=indent, break_on_hyphens=False)
 
     def _widths_with(self, bar: int, longest: Sequence[int]) -> list[int]:
-        """Returns the width of each column with bars of this length; `longest` has the length of each longest text."""
+        """Returns the width of each column with bars of the length `bar`.
+
+        `longest` has the length of the longest text of each column.
+        """
         return [
             max(len(column.title) * self._headers, size + (bar + 1 if column.share else 0)) + GAP
             for column, size in zip(self._columns, longest, strict=True)
@@ -359,7 +362,10 @@ def age(seconds: float) -> str:
 
 
 def age_since(created: str, now: float) -> str:
-    """Returns the time since `created`, a time in RFC 3339, as `age` does; `<none>` if it is empty or malformed."""
+    """Returns the time from `created` (in RFC 3339) to `now` in the form of `age`, such as `1m30s`.
+
+    Returns `<none>` if `created` is empty or malformed.
+    """
     if not created:
         return NONE
     try:

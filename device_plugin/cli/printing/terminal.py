@@ -20,7 +20,7 @@ BLOCKS, ASCII = "\N{FULL BLOCK}\N{MEDIUM SHADE}\N{LIGHT SHADE}", "#=."
 
 
 def load_style(share: float) -> str:
-    """Returns the colour of a bar that shows how much of a whole is taken."""
+    """Returns the colour of a bar that shows the taken share of a whole: green, yellow, or red."""
     return RED if share >= FULL else YELLOW if share >= HIGH else GREEN
 
 
@@ -52,7 +52,7 @@ class Terminal:
     def bar(self, share: float, length: int, style: str = CYAN, used: float | None = None) -> str:
         """Returns a bar of this length; it is full only for a share of 1, and empty only for 0.
 
-        If the `used` share of the whole is known, the rest of the filled part is lighter.
+        `used` is the share of the whole that is in use. If it is known, the filled part beyond it is lighter.
         """
         filled = _letters(share, length)
         solid = filled if used is None else min(_letters(used, length), filled)
@@ -70,9 +70,10 @@ class Terminal:
         return "".join(self.painted(part, style) for part, style in parts)
 
     def wrapped(self, text: str, indent: int = 0, more: int = 4) -> list[str]:
-        """Returns the text in lines of the width; the first is indented by `indent`, the others by `more` too.
+        """Returns the text in lines of the terminal's width.
 
-        A word that is longer than a line stays whole, because people copy it.
+        The first line is indented by `indent` characters, and the others by `more` characters more. A word that is
+        longer than a line stays whole, because people copy it.
         """
         first = " " * indent
         if not self.width or len(text) + indent <= self.width:
