@@ -35,10 +35,10 @@ ROLE = f"ask-allocator ({pages.OPERATIONS})"
 class AllocatorDeployment:
     """The settings of the cluster service in `namespace`. `prefixes` are its resource prefixes; empty if unknown.
 
-    Pods of `scheduler` may ask by claims, whose memory is rounded up to units of `unit_mib` MiB. `lease` is the Lease
-    of the kube-scheduler that asks it. The holder of the Lease has the name of the leading replica's pod, or of its
-    node if `by_node`. `claims` is true if it serves ResourceClaims. `unread` is the error if the Deployment could not
-    be read; the other fields are then as in manifests/base.
+    `lease` is the Lease of the kube-scheduler that asks the service. The Lease's holder has the name of the leading
+    replica's pod; if `by_node` is true, it has the name of that pod's node. `claims` is true if the service serves
+    ResourceClaims. Pods of `scheduler` may ask by claims, whose memory is rounded up to units of `unit_mib` MiB.
+    `unread` is the error if the Deployment could not be read; the other fields are then as in manifests/base.
     """
 
     namespace: str
@@ -82,7 +82,7 @@ def comma_list(text: str) -> tuple[str, ...]:
 def _variables(deployment: Object) -> Iterator[Object]:
     """Yields the environment variables of all containers, the first container's variables last.
 
-    A caller that keeps the last value of a name so keeps the first container's.
+    So a caller that keeps the last value of each name keeps the first container's value.
     """
     for container in reversed(deployment["spec"]["template"]["spec"]["containers"]):
         yield from container.get("env") or ()

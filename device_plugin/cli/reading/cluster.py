@@ -69,8 +69,8 @@ class GrantedPod(NamedTuple):
 class CardHolder(NamedTuple):
     """A container that holds a slice of a card. `created` is the pod's time of creation; empty if unknown.
 
-    `state` is a state that the node's agent reports, if any; OUTLIVING means that the pod is gone. `use` is None if it
-    is not known.
+    `state` is the state of the slice that the node's agent reports; None if it reports none. The state OUTLIVING means
+    that the pod is gone. `use` is None if the use of the slice is not known.
     """
 
     namespace: str
@@ -91,10 +91,11 @@ class CardHolder(NamedTuple):
 
 
 class CardReading(NamedTuple):
-    """A card of a node and the containers that hold slices of it, by namespace, pod and container.
+    """A card of a node and the containers that hold slices of it, sorted by namespace, pod and container.
 
     `card` is None if the inventory does not show the card or may not be read. Then `mem_mib` and `max_slices` are from
-    a grant, and 0 if no grant has them. `serving` is as in the card's NodeReading.
+    a grant, and 0 if no grant has them. `serving` is false while the node's agent serves no Allocate, None if not
+    known.
     """
 
     node: str
@@ -144,7 +145,7 @@ class CardReading(NamedTuple):
         return self._replace(holders=holders, use=held_use.together(parts))
 
     def whole(self, holder: CardHolder) -> bool:
-        """True if the slice is all of the card."""
+        """True if the holder's slice is the whole card."""
         return holder.slice.mem_mib >= self.mem_mib > 0 and len(holder.slice.cores) == self.core_groups
 
 
@@ -152,7 +153,7 @@ class CardReading(NamedTuple):
 class NodeReading:
     """A node with cards. `serving` is false while its agent serves no Allocate, None if that is not known.
 
-    `notes` has the notes of cordoned cards, by uuid.
+    `notes` has the author and the reason of each cordon, by the card's uuid.
     """
 
     name: str
@@ -208,9 +209,10 @@ class _NodeCards:
 class KnownCluster:
     """Holds the nodes, and the pods with slices, that lists and watches have shown so far; makes readings of them.
 
-    Running pods and other bound pods come from two watches; `running` names the watch. A pod that begins to run leaves
-    one watch and enters the other, in any order; it counts as running while it is in the watch of running pods. A
-    reading of all nodes is computed in full each time; a reading of one node costs little.
+    Running pods and other bound pods come from two watches. A parameter `running` is true for the watch of running
+    pods, and false for the other watch. A pod that begins to run leaves one watch and enters the other, in any order;
+    it counts as running while it is in the watch of running pods. A reading of all nodes is computed in full each time;
+    a reading of one node costs little.
     """
 
     def __init__(self) -> None:
@@ -236,7 +238,11 @@ class KnownCluster:
         self._faults.pop(("node", name), None)
 
     def see_pod(self, metadata: Metadata, *, running: bool) -> str:
-        """Record the present state of a pod; returns the node on which it holds or held slices, empty if none."""
+        """Record the present state of a pod; returns the node on which it holds or held slices, empty if none.
+
+        `running` is true if the pod is from the watch of running pods, and false if it is from the watch of other bound
+        pods.
+        """
         uid = metadata.uid
         before = self.forget_pod(uid, running=running) if uid in self._pods[running] or self._faults else ""
         if not (text := metadata.annotations.get(annotations.GRANT)):
@@ -257,7 +263,10 @@ class KnownCluster:
         return grant.node
 
     def forget_pod(self, uid: str, *, running: bool) -> str:
-        """Remove a pod that left the watch which `running` names; returns its node, or an empty text."""
+        """Remove a pod that left its watch; returns its node, or an empty text.
+
+        `running` is true for the watch of running pods, and false for the watch of other bound pods.
+        """
         self._faults.pop(("pod", uid), None)
         pod = self._pods[running].pop(uid, None)
         if pod is None:
@@ -266,7 +275,10 @@ class KnownCluster:
         return pod.node
 
     def uids(self, *, running: bool) -> set[str]:
-        """Returns the UIDs of the pods in the watch which `running` names."""
+        """Returns the UIDs of the pods in one watch.
+
+        `running` is true for the watch of running pods, and false for the watch of other bound pods.
+        """
         return set(self._pods[running])
 
     def node_names(self) -> set[str]:
@@ -307,9 +319,10 @@ class KnownCluster:
     def reading(
         self, missing: Iterable[MissingRight] = (), namespace: str = "", *, selected: bool = False
     ) -> ClusterReading:
-        """Returns a reading of all that is known. `missing` and `namespace` are for the fields of these names.
+        """Returns a reading of all that is known.
 
-        If nodes were `selected`, other nodes are left out, even if pods hold slices there.
+        `missing` (the rights that the caller lacks) and `namespace` become fields of the reading. If nodes were
+        `selected`, other nodes are left out, even if pods hold slices there.
         """
         names = sorted(self._nodes if selected else self._nodes.keys() | self._on_node.keys())
         read = {name: node for name in names if (node := self.node(name)) is not None}
@@ -363,7 +376,7 @@ def _sizes(pods: Iterable[GrantedPod]) -> Mapping[str, CardSize]:
 
 
 def _report(held: _Held, reports: Iterable[ReportedSlice]) -> None:
-    """Set on each holder the state that the node's agent reports, and add OUTLIVING holders, whose pods are gone."""
+    """Set on each holder the state that the node's agent reports, and add holders whose pods are gone (OUTLIVING)."""
     for report in reports:
         for part in report.slices:
             found = held.setdefault(part.card, [])

@@ -13,7 +13,7 @@ def uncollected(run: Run) -> Run:
 
     Listed objects are not garbage before the command ends, and to search them takes a fifth of its time. The collector
     is switched on after `run` has returned and its lists are freed, so that it does not search them. From then on it
-    frees reference cycles, as fit and why leave them.
+    frees reference cycles; the commands `fit` and `why` leave some.
     """
 
     @wraps(run)

@@ -1,7 +1,8 @@
 """Finds mistakes in containers' limits that the admission policies refuse, without a call to the API server.
 
 A mistake is a name that differs from one of our resources in form only (`hygon.com/dcumem`), or memory in bytes or MiB
-instead of memory units. The resource of a card family that the installation lacks is not one: see `unknown_family`.
+instead of memory units. The resource of a card family that the installation lacks is no mistake here: `unknown_family`
+finds it.
 """
 
 import re

@@ -107,11 +107,12 @@ def listed(
     client: KubeClient, prefixes: Sequence[str] = (), known: Sequence[str] = DEFAULT_PREFIXES,
     served: ServedClaims = BASE_CLAIMS,
 ) -> LocalAllocator:  # fmt: skip
-    """Returns the allocator of the listed objects, for cards of `prefixes`.
+    """Returns an allocator made from the lists that the caller may read, for cards of `prefixes`.
 
-    If `prefixes` is empty, it counts the cards of `known` and of the inventories. Claims are listed if a pod that may
-    ask by claims has some. Without the right to list Jobs or claims, the promises for jobs, or what is claimed, are not
-    known, and `unknown` says so. Raises MissingListError, ApiError.
+    If `prefixes` is empty, it counts the cards of the prefixes in `known` and in the inventories. Claims are listed
+    only if a pod that may ask by claims has some. If the caller may not list Jobs or claims, the allocator does not
+    know the promises (cards kept for jobs) or the requests in claims; its field `unknown` says so. Raises
+    MissingListError, ApiError.
     """
     try:
         nodes, pods = client.list(NODES).items, client.list(PODS).items

@@ -23,10 +23,11 @@ NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded,status.phase!=Faile
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of the cluster that a command reads: pods of `namespace` (empty: of all) and nodes with these labels.
+    """The part of the cluster that a command reads: pods of `namespace` (empty: of all), and nodes.
 
-    `own` is the namespace that is read if the caller may not list the pods of all namespaces. With `node`, only that
-    node and its pods are read. If `nodes` is false, only pods are read.
+    `pod_labels` and `node_labels` are label selectors. `own` is the namespace that is read if the caller may not list
+    the pods of all namespaces. With `node`, only that node and its pods are read. If `nodes` is false, only pods are
+    read.
     """
 
     namespace: str = ""
@@ -89,7 +90,7 @@ class ClusterReader:
     def read_nodes(self) -> ClusterReading:
         """List only nodes; returns a reading without pods that hold slices.
 
-        Raises ApiError unless only a right is missing.
+        A missing right is noted in the reading. Raises ApiError for other problems.
         """
         self._nodes()
         return self.reading()
@@ -164,7 +165,10 @@ class ClusterReader:
         return Where(self._namespace, self._scope.pod_labels, fields + on_node)
 
     def _lack_pods(self, unknown: str) -> None:
-        """Note that the caller may not list the pods of the namespace that is read."""
+        """Record that the caller may not list the pods of the namespace that is read.
+
+        `unknown` says which data is not known without this right.
+        """
         of = f"namespace {self._namespace}" if self._namespace else "all namespaces"
         self._lack(f"list pods of {of}", unknown, "pods", self._namespace)
 

@@ -77,15 +77,18 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
 
 
 def is_shown(args: argparse.Namespace, *columns: str) -> bool:
-    """True if a list shows use: a list of names alone does only if it is sorted by one of these columns."""
+    """True if a list needs the use of slices.
+
+    With `-o name` a list shows names alone; it then needs the use only if it is sorted by one of `columns`.
+    """
     return args.output != "name" or (args.sort_by or "").lstrip("-") in columns
 
 
 class SliceUseReader:
     """Reads the use of slices of pods of `namespace` (empty: of all), and keeps the answer for FRESH_SECONDS.
 
-    With --live it keeps the answer of at most FEW_NODES agents for LIVE_SECONDS. If use is not `wanted`, no agent is
-    asked, and no use is known.
+    With --live the answer of the agents of at most FEW_NODES nodes is kept for LIVE_SECONDS only. If use is not
+    `wanted`, no agent is asked, and no use is known.
 
     `notes` has a sentence for each question that was not answered the last time.
     """
@@ -93,7 +96,10 @@ class SliceUseReader:
     def __init__(
         self, client: KubeClient, args: argparse.Namespace, namespace: str, *, wanted: bool = True
     ) -> None:
-        """Raises PrometheusError if --prometheus is not a URL."""
+        """`namespace` is the namespace of the pods (empty: all). If `wanted` is false, use is not read and not known.
+
+        Raises PrometheusError if --prometheus is not a URL.
+        """
         self._client = client
         self._agents: str = args.agents_namespace
         self._prometheus = Prometheus(args.prometheus) if args.prometheus else None
@@ -230,9 +236,10 @@ def from_prometheus(prometheus: Prometheus, agents: str, namespace: str) -> Sequ
 def query_of(metric: str, agents: str, namespace: str) -> str:
     """Returns the PromQL query for one metric of the slices of pods of `namespace` (empty: all).
 
-    `agents` is the namespace of the agents. The query leaves out series with our names that a tenant exports, by two
-    labels. For a monitor of Prometheus' operator, `job` is NAMESPACE/MONITOR. Without honor_labels, Prometheus sets
-    `namespace` to the namespace of the scraped pod, and renames the series' own label to `exported_namespace`.
+    `agents` is the namespace of the agents. A tenant may export series with our names; the query leaves them out by two
+    labels, `job` and `namespace`. For a monitor of Prometheus' operator, `job` is NAMESPACE/MONITOR. Without
+    honor_labels, Prometheus sets `namespace` to the namespace of the scraped pod, and renames the series' own label to
+    `exported_namespace`.
     """
     # A JSON text is a text of PromQL too.
     ours, job = json.dumps(agents), _job(agents)
@@ -247,9 +254,10 @@ def query_of(metric: str, agents: str, namespace: str) -> str:
 
 
 def matchers_of_agents(agents: str) -> str:
-    """Returns the PromQL matchers for metrics of cards: series that the scrape of other pods made are left out.
+    """Returns the PromQL label matchers that select the node agents' metrics of cards.
 
-    `agents` is the namespace of the agents. These metrics have no label `namespace` of their own.
+    `agents` is the namespace of the agents. Series that come from other pods do not match. Metrics of cards have no
+    label `namespace` of their own.
     """
     return f"{_job(agents)},namespace=~{json.dumps(f'{re.escape(agents)}|')}"
 
@@ -272,7 +280,7 @@ def _forbidden(agents: str, error: ApiError) -> UseUnknownError:
 
 
 def _through_api_server(client: KubeClient, namespace: str, agent: Agent, deadline: float) -> str:
-    """Returns an agent's metrics, for which the API server asks the agent. Raises ApiError."""
+    """Returns an agent's metrics, which the API server fetches from the agent. Raises ApiError."""
     port = agent.address.rpartition(":")[2]
     return client.text(f"/api/v1/namespaces/{namespace}/pods/{agent.pod}:{port}/proxy/metrics", deadline)
 
@@ -289,7 +297,7 @@ def _asked(ask: Ask, agent: Agent, deadline: float) -> Sequence[_Sample] | ApiEr
 
 
 def _by_slice(samples: Iterable[_Sample], namespace: str) -> Sequence[SliceUse]:
-    """Returns the use by slice. Values out of range are left out."""
+    """Returns the use of each slice of pods of `namespace` (empty: all). Values out of range are left out."""
     found: dict[tuple[str, str, str, str, str], dict[str, float]] = {}
     for name, labels, value in samples:
         of, pod, container = own_labels(labels)

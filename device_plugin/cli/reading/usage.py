@@ -30,8 +30,9 @@ PodName = tuple[str, str]
 class Usage(NamedTuple):
     """The hours of pods of one owner, or of a whole namespace (then `owner` is None).
 
-    `memory` counts card-hours by the share of memory that was used, and `busy` by the share of core groups that
-    computed. A sum is None if it is not measured for one of the pods.
+    `slices` counts hours of slices, and `cards` hours of cards. `memory` counts only the used share of the cards'
+    memory, and `busy` only the share of the cards' core groups that computed, both in hours of cards. A sum is None if
+    it is not measured for one of the pods.
     """
 
     namespace: str
@@ -60,20 +61,29 @@ class UsageQueries(NamedTuple):
         return max(LEAST_STEP, -(-self.seconds // MOST_MOMENTS))
 
     def slices(self) -> str:
-        """Returns the query for the slice-hours of each pod."""
+        """Returns the query for the slice-hours of each pod: the hours for which it held each slice, added up."""
         return self._hours(f"{self._of(LIMIT)} ^ 0")
 
     def cards(self) -> str:
-        """Returns the query for the card-hours of each pod: a slice counts as its larger share, of memory or groups."""
+        """Returns the query for the card-hours of each pod.
+
+        A slice counts as a part of a card: its share of memory or its share of core groups, whichever is larger.
+        """
         memory, groups = _share(self._of(LIMIT), self._cards(_MEMORY_OF_CARD)), self._groups()
         return self._hours(f"({memory} > {groups}) or {groups}")
 
     def memory(self) -> str:
-        """Returns the query for the card-hours of each pod by the share of the card's memory that it used."""
+        """Returns the query for the card-hours of each pod.
+
+        A slice counts as a part of a card: the share of the card's memory that the slice has in use.
+        """
         return self._hours(_share(self._of(USED), self._cards(_MEMORY_OF_CARD)))
 
     def busy(self) -> str:
-        """Returns the query for the card-hours of each pod by the share of the card's core groups that computed."""
+        """Returns the query for the card-hours of each pod.
+
+        A slice counts as a part of a card: the share of the card's core groups that compute for the slice.
+        """
         return self._hours(f"{self._of(COMPUTE)} * {self._groups()}")
 
     def owners(self) -> str:
@@ -93,7 +103,10 @@ class UsageQueries(NamedTuple):
         return f"max by (node, card) ({metric}{{{matchers_of_agents(self.agents)}}})"
 
     def _hours(self, values: str) -> str:
-        """Returns the query for each pod's sum of `values` over the last `seconds`, each value times its hours."""
+        """Returns the query for each pod's sum of `values` over the last `seconds`.
+
+        Each value is multiplied by the hours for which it holds.
+        """
         # A second less: Prometheus 2 reads the moment at the beginning too, and Prometheus 3 does not.
         over = f"sum_over_time(({values})[{self.seconds - 1:.0f}s:{self.step:.0f}s])"
         return f"sum by ({_POD}) ({over}) * {self.step:.0f} / {HOUR:.0f}"
@@ -135,7 +148,7 @@ def _by_pod(series: Iterable[PrometheusSeries]) -> Mapping[PodName, float]:
 
 
 def summed(pods: Iterable[Usage], *, owners: bool) -> Sequence[Usage]:
-    """Returns the sums by namespace and owner, or by namespace alone; the most card-hours first."""
+    """Returns the pods' usage added up by namespace and owner, or by namespace alone; the most card-hours first."""
     found: dict[tuple[str, Owner | None], Usage] = {}
     for each in pods:
         key = each.namespace, each.owner if owners else None

@@ -1,7 +1,7 @@
 """Waste: memory that slices hold and do not need, times the duration, by the owner of their pods or by namespace.
 
-The whole memory of an idle slice counts, for as long as it has been idle. If another slice has used less than LITTLE of
-its memory, the unused memory counts, for as long as its node's agent has followed it.
+The whole memory of an idle slice counts, for as long as the slice has been idle. Another slice counts if it has used
+less than the share LITTLE of its memory: its unused memory, for as long as the node's agent has followed the slice.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,8 @@ class Owner(NamedTuple):
 class WastedSlice(NamedTuple):
     """A slice that is idle, or of which little is used. `wasted` is in bytes times seconds.
 
-    `asked_back` are the seconds until its pod is evicted if all of its slices stay idle; None if it has no idle limit.
+    `asked_back` is the number of seconds until the pod is evicted if all of the pod's slices stay idle; None if the pod
+    has no idle limit.
     """
 
     namespace: str
@@ -70,7 +71,10 @@ class Waste(NamedTuple):
 
 
 def amount(part: Slice, use: SliceUse, seconds: float) -> float:
-    """Returns the waste of a slice in bytes times seconds; 0 if it has lasted less than `seconds`, or is unknown."""
+    """Returns the waste of the slice `part`, in bytes times seconds.
+
+    Returns 0 if the waste is not known, or has lasted less than `seconds`.
+    """
     granted = float(part.mem_mib * MIB)
     idle = granted * use.idle if use.idle is not None and use.is_idle(seconds) else 0.0
     if use.peak is None or use.observed is None or use.observed < seconds or use.peak >= LITTLE * granted:
