@@ -117,7 +117,10 @@ def _create_others(client: KubeClient, made: Objects, job: Ref) -> None:
 def _followed(
     client: KubeClient, args: argparse.Namespace, new: NewJob, job: Ref, paths: Mapping[str, str]
 ) -> int:
-    """Follow the Job to its end and fetch its result; returns the exit status. Raises RunError, ApiError."""
+    """Follow the Job to its end and fetch its result; returns the exit status. Raises RunError, ApiError.
+
+    `paths` has, for each path of the container to fetch, the local path.
+    """
     kubectl = Kubectl(caller.kubeconfig(args), job.namespace, caller.kubectl_words(args))
     console = Console(sys.stdout.buffer, sys.stderr)
     following = Following(

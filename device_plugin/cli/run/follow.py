@@ -42,7 +42,7 @@ _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
 class JobEnd:
     """The end of a Job: exit code 0, or the exit code of the program that failed, and the reason `why`.
 
-    `over` is false if none of its pods can be started, which Kubernetes would try for ever.
+    `over` is false if Kubernetes goes on with the Job for ever, although none of its pods can be started.
     """
 
     code: int
@@ -161,9 +161,10 @@ class Following:
                 self._console.say(f"{self._job.name}: {news}")
 
     def _event(self, reasons: Set[str]) -> str:
-        """Returns the newest event about the Job with one of these reasons; empty if the caller may not read events.
+        """Returns the message of the newest event about the Job that has one of these reasons.
 
-        Events with other reasons do not count: the Job controller's `Completed` may come after the Job was read.
+        Returns an empty text if there is none, or if the caller may not read events. Other events do not count: the Job
+        controller's `Completed`, for example, may come after the Job was read.
         """
         where = Where(self._job.namespace, fields=f"involvedObject.uid={self._job.uid}")
         with suppress(ApiError):

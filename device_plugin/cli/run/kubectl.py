@@ -30,7 +30,8 @@ class Kubectl:
     ) -> "subprocess.Popen[bytes]":
         """Start `kubectl logs` for a container, with a time before each line; returns the process. Raises RunError.
 
-        With `since`, the output begins with the lines of that second; else with `tail`, with that number of lines.
+        `since` is a time in RFC 3339: the output begins with the lines of that second. Without it, the output begins
+        with the last `tail` lines. With `follow`, kubectl also prints later lines.
         """
         words = ["logs", pod, f"--container={container}", "--timestamps", *(["--follow"] if follow else [])]
         if since:
@@ -49,7 +50,7 @@ class Kubectl:
             raise _not_run(error) from error
 
     def inside(self, pod: str, *command: str) -> bytes:
-        """Run a command in the container, and return its output. Raises RunError."""
+        """Run a command in the pod's container that `vgpu run` has named, and return its output. Raises RunError."""
         return self.said("exec", pod, f"--container={CONTAINER}", "--", *command)
 
     def said(self, *words: str, seconds: float | None = SECONDS) -> bytes:

@@ -46,7 +46,7 @@ class PodLog:
         tail: int | None,
         follow: bool,
     ) -> None:
-        """Print the last `tail` lines, or all (None); then, if `follow`, also later lines."""
+        """Print the last `tail` lines, or all (None), each after `prefix`; then, if `follow`, also later lines."""
         self.ended = threading.Event()
         self._kubectl = kubectl
         self._pod = pod
@@ -190,7 +190,7 @@ class Logs:
         return bool(self._waiting) or any(not log.over for log in self._running.values())
 
     def print_rest(self, pods: Callable[[], Sequence[JobPod]], seconds: float) -> bool:
-        """Print the output that is left, for `seconds` at most; returns true if that was all.
+        """Print the output that is left, for `seconds` at most; returns true if all of it is printed.
 
         `pods` returns the Job's pods as they are now.
         """

@@ -315,7 +315,10 @@ def _container(new: NewJob) -> dict[str, Any]:
 
 
 def _command(new: NewJob) -> dict[str, Any]:
-    """Returns the container's command: the program as typed, or a shell that replaces itself by the program."""
+    """Returns the container's command: the program as typed, or a shell that replaces itself by the program.
+
+    The shell is needed for torchrun and for sub-tasks.
+    """
     if new.torchrun:
         variable = f"{new.name.upper().replace('-', '_')}_PORT"
         script = _MEET.format(variable=variable, name=new.name, port=PORT)

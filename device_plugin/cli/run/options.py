@@ -240,7 +240,10 @@ def _script(path: str) -> str:
 def _pairs(
     texts: Iterable[str], option: str, form: str, right: Callable[[str, str], object]
 ) -> Iterator[tuple[str, str]]:
-    """Yields the two parts of each text, such as `NAME=VALUE`. Raises RunError if a text has not the form `form`."""
+    """Yields the two parts of each text of the form `form`, such as `NAME=VALUE`.
+
+    Raises RunError, which names `option`, for a text of another form, or if `right` returns false for the two parts.
+    """
     for text in texts:
         left, between, rest = text.partition("=" if "=" in form else ":")
         if not left or not between or not right(left, rest):
@@ -279,7 +282,10 @@ def _count(text: str) -> int:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    """Returns whole numbers of at least 1, which commas separate; their order is checked with the Job."""
+    """Returns the whole numbers in a text, which commas separate. Raises ArgumentTypeError if one is less than 1.
+
+    Their order is checked later, with the whole Job.
+    """
     return tuple(map(_count, text.split(",")))
 
 

@@ -112,7 +112,10 @@ JOB_PODS = Kind("", "v1", "pods", "Pod", JobPod, _read)
 
 
 def of_job(pods: Sequence[JobPod], uid: str) -> Sequence[JobPod]:
-    """Returns the pods that the Job's controller has made. Everybody may write the label of a Job on a pod."""
+    """Returns the pods whose controller is the Job with this `uid`.
+
+    The label of a Job is not enough, because everybody may write it on a pod.
+    """
     return [pod for pod in pods if pod.owner == uid]
 
 
