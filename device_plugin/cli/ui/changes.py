@@ -33,7 +33,7 @@ class ChangeError(VgpuError):
 
 
 def make(client: KubeClient, wanted: Mapping[str, Any]) -> str:
-    """Make a change with the rights of the client; returns what was done, as text.
+    """Make the change that `wanted` describes, with the rights of the client; returns text that says what was done.
 
     Raises ChangeError, ApiError, and the errors of the commands.
     """
@@ -44,9 +44,9 @@ def make(client: KubeClient, wanted: Mapping[str, Any]) -> str:
 
 
 def _text(wanted: Mapping[str, Any], key: str) -> str:
-    """Returns the name under `key`. Raises ChangeError if it is missing or malformed.
+    """Returns the name under `key` in the wanted change. Raises ChangeError if it is missing or malformed.
 
-    So no name leads a request to another API object.
+    A malformed name could lead a request to another API object.
     """
     found = wanted.get(key)
     if not isinstance(found, str) or len(found) > MOST_NAME or not _NAME.fullmatch(found):
@@ -55,7 +55,7 @@ def _text(wanted: Mapping[str, Any], key: str) -> str:
 
 
 def _job(wanted: Mapping[str, Any]) -> Named:
-    """Returns the job of the change; the name of another kind than Job has the kind before it, `jobset/train`."""
+    """Returns the job that the wanted change names: `train` for a Job, `jobset/train` for another kind."""
     word, _, name = str(wanted.get("name")).rpartition("/")
     kind = engine.WORKLOAD_WORDS.get(word, "")
     named = {**wanted, "name": name} if kind else wanted

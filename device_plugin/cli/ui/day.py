@@ -37,7 +37,7 @@ class _NodeDay:
         self._sum = self._known = 0.0
 
     def advance(self, now: float) -> bool:
-        """Count the time until `now`; returns true if a column has ended."""
+        """Add the time until `now` to the present column; returns true if a column has ended."""
         before = self._column
         # A laptop that slept for days must not count each of their columns.
         first = int(now // COLUMN_SECONDS) - COLUMNS
@@ -60,7 +60,10 @@ class _NodeDay:
         self._since = max(until, self._since)
 
     def row(self) -> Row:
-        """Returns the node's entry for the page: the number of the last column since 1970, and a character for each."""
+        """Returns the node's entry for the page: the number of its last column, and a character for each column.
+
+        The number of a column is its time in seconds since 1970, divided by COLUMN_SECONDS.
+        """
         last = UNKNOWN if self.share is None else level(self.share)
         return {"last": self._column, "levels": self.ended + last}
 

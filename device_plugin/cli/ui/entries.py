@@ -23,7 +23,8 @@ Name = tuple[str, str]
 class Changes:
     """Texts of the page's changed entries (objects), as of `version`. If `anew` is true, the texts replace all entries.
 
-    `spaces` has, for each text, the spaces that a person must be allowed to list to see the entry.
+    `spaces` has, for each text, the spaces (pods or Jobs of a namespace) that a person must be allowed to list to see
+    the entry.
     """
 
     version: int
@@ -79,7 +80,10 @@ class PageEntries:
             return {key for of, key in self._entries.keys() - self._removed.keys() if of == kind}
 
     def spaces(self) -> Spaces:
-        """Returns the spaces (pods or Jobs of a namespace) that the entries are about; one object until they change."""
+        """Returns the spaces (pods or Jobs of a namespace) that the entries are about.
+
+        The result is the same Python object until the spaces change.
+        """
         with self._changed:
             if self._spaces is None:
                 self._spaces = frozenset(self._uses)

@@ -54,8 +54,8 @@ class ClusterFollower:
     ) -> None:  # fmt: skip
         """Only `namespace` is watched if `only_namespace` is true, or if the caller may not read all namespaces.
 
-        With `served`, pods may ask by ResourceClaims once a node prepares claims, if the caller may read these. Pods
-        whose claims may not be read are shown as far as they ask in limits.
+        With `served`, requests in ResourceClaims count too, once a node prepares claims and if the caller may read
+        claims. If the claims of a pod may not be read, the page shows only the pod's requests in limits.
         """
         clock = time.monotonic
         self._entries = entries
@@ -108,20 +108,26 @@ class ClusterFollower:
         self._watches.close()
 
     def take_plans(self, plans: Sequence[rows.Row], source: str) -> None:
-        """Show the job engine's answers in place of rows made of Jobs; `source` says where the answers are from."""
+        """Show the job engine's answers about jobs, in place of the page's rows that are made of the Jobs alone.
+
+        `source` is a text that says where the answers are from.
+        """
         self._plans = {(plan["namespace"], plan["name"]): plan for plan in plans}
         self._entries.put("about", {"jobs": {"source": source}})
         self._asked.set()
 
     def take_places(self, places: Mapping[tuple[str, str], int]) -> None:
-        """Show these places of waiting Jobs, by namespace and name, in rows that are made of Jobs."""
+        """Show the places of waiting Jobs in their queues; `places` has them by namespace and name of the Job.
+
+        A row that is the job engine's answer does not get its place from here.
+        """
         self._places = places
         self._asked.set()
 
     def held(self) -> tuple[Mapping[str, NodeState], Mapping[str, Pod]]:
-        """Returns the shown nodes' states in the ledger by name, and the known pods that hold slices there by UID.
+        """Returns the ledger's states of the nodes by name, and the known pods with slices on these nodes by UID.
 
-        Returns no records and no pods before nodes and pods were listed.
+        Both are empty before nodes and pods were listed.
         """
         if not self._shown():
             return {}, {}
@@ -241,9 +247,9 @@ class ClusterFollower:
         )
 
     def _count_claims(self) -> None:
-        """Read requests from ResourceClaims too while these are watched and a node prepares them, else from limits.
+        """Count the requests in ResourceClaims while claims are watched and a node prepares them; else only limits.
 
-        Where no node does, pods of our scheduler may have claims for other drivers.
+        Where no node prepares claims for us, the claims of pods of our scheduler may be for other drivers.
         """
         known = self._claims_in is not None and any(
             inventory.claims for inventory in self._view.snapshot().inventories().values()
@@ -258,7 +264,10 @@ class ClusterFollower:
         return {**job.row, "place": place}
 
     def _waiting(self) -> list[rows.Row]:
-        """Returns the page's rows of pods that wait for a card; if nodes cannot be read, with kube-scheduler's text."""
+        """Returns the page's rows of pods that wait for a card, each with the reason.
+
+        If nodes cannot be read, the reason is the text of kube-scheduler.
+        """
         pods = {(pod.namespace, pod.name): pod for pod in self._view.pods.all() if self._waits(pod)}
         if self._nodes_hidden:
             few = self._few("waiting pods", [*pods.values()], MOST_WAITING)
@@ -275,13 +284,16 @@ class ClusterFollower:
         ]
 
     def _few(self, what: str, found: Sequence[Namespaced], most: int) -> Sequence[Namespaced]:
-        """Returns at most `most` of the objects, from all namespaces in turn; a notice says if some are left out."""
+        """Returns at most `most` of the objects, from all namespaces in turn.
+
+        If some are left out, a notice on the page says so; `what` is the name of the objects there.
+        """
         text = f"{most} of {len(found)} {what} are shown, the namespaces in turn: with -n, vgpu ui shows those of one"
         self._entries.put("notice", {f"more {what}": {"text": text} if len(found) > most else None})
         return rows.in_turn(found, most)
 
     def _asks(self, pod: Pod) -> str:
-        """Returns the pod's request as text; empty if it is malformed, which the pod's reason says."""
+        """Returns the pod's request as text; empty if the request is malformed: the reason in the pod's row says so."""
         try:
             request = self._view.pods.request_of(pod)
         except RequestError:

@@ -56,7 +56,7 @@ class HeldSlice(NamedTuple):
 class HeldUses(Asking):
     """Asks for the use of slices every ASK_SECONDS while a browser shows the page, and puts the use into the entries.
 
-    `held` returns the records of the nodes by name, and the known pods by UID.
+    `held` returns the states of the nodes in the ledger by name, and the known pods by UID.
     """
 
     def __init__(
@@ -107,10 +107,11 @@ def _slices(name: str, record: NodeState, pods: Mapping[str, Pod]) -> Iterator[H
 
 
 def use_entries(node: str, slices: Collection[HeldSlice], now: float) -> Mapping[str, Row]:
-    """Returns the use on a node by `NODE NAMESPACE`, because a person may see the use of some namespaces only.
+    """Returns the page's entries of the use on a node, one for each namespace; the key is `NODE NAMESPACE`.
 
-    Each entry has, by card and POD/CONTAINER: MiB in use, busy core groups, unused MiB, and since when the slice is
-    idle. Slices of which nothing is known are left out.
+    The use is divided so because a person may see the use of some namespaces only. Each entry has, by card and
+    POD/CONTAINER: MiB in use, busy core groups, unused MiB, and since when the slice is idle. Slices of which nothing
+    is known are left out.
     """
     found: dict[str, dict[str, dict[str, object]]] = defaultdict(lambda: defaultdict(dict))
     for each in slices:
@@ -128,7 +129,7 @@ def _figures(held: HeldUse, use: SliceUse, now: float) -> list[float | None]:
 def owner_entries(slices: Collection[HeldSlice]) -> Mapping[str, Row]:
     """Returns an entry of the page for each owner of pods with slices: what it holds, and how much is not in use.
 
-    Only the MOST_OWNERS owners of each namespace with the most unused memory have one.
+    In each namespace, only the MOST_OWNERS owners with the most unused memory have an entry.
     """
     by_owner: dict[tuple[str, str], list[HeldSlice]] = {}
     for each in slices:

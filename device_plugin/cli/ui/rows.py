@@ -73,7 +73,11 @@ def granted_row(record: NodeState, pods: Mapping[str, Pod]) -> Row:
 
 
 def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row:
-    """Returns the page's entry of a pod that waits for a card, with its controller, its request and the reason."""
+    """Returns the page's entry of a pod that waits for a card.
+
+    `asks` is the pod's request as text. `text` explains the reason why the pod waits, `reason` is the reason's short
+    name, and `advice` says what would help.
+    """
     return {
         "namespace": pod.namespace, "pod": pod.name, "owner": f"{pod.owner} {pod.owner_name}".strip(),
         "asks": _cut(asks), "since": pod.created,
@@ -84,7 +88,8 @@ def waiting_row(pod: Pod, asks: str, text: str, advice: str, reason: str) -> Row
 def _cut(text: str) -> str:
     """Returns at most MOST_TEXT characters of a text.
 
-    A text of several words is cut between two of them: the page for a team would not recognise a part of a name.
+    A text of several words is cut between two of them: the page for a team hides names in texts, and would not
+    recognise a part of a name.
     """
     if len(text) <= MOST_TEXT:
         return text

@@ -304,7 +304,7 @@ class PageHandler(BaseHTTPRequestHandler, ABC):
         self.send_text(status, text)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server names it
-        """Log nothing: the address of a request may hold a pod's name, and nobody reads it."""
+        """Log nothing: the address of a request may hold a pod's name, and nobody reads such a log."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """Refuse a request that is not HTTP or has another method; the answer repeats nothing of the request."""

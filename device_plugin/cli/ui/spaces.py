@@ -1,4 +1,4 @@
-"""The page's kinds of entries, and the pods or Jobs that a person must be allowed to list to see an entry of each.
+"""The spaces that a person must be allowed to list to see an entry of the page, for each kind of entries.
 
 A space is one kind of objects, pods or Jobs, in one namespace.
 

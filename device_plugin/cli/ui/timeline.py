@@ -24,7 +24,7 @@ MOST_LIVE, MOST_ENDED = 5000, 1000
 
 
 class Stay(NamedTuple):
-    """A time from which a Job had one width and one phase."""
+    """A time in which a Job has one width and one phase. It begins at `at`, in seconds since 1970."""
 
     at: float
     width: int
@@ -32,10 +32,10 @@ class Stay(NamedTuple):
 
 
 class JobTimes:
-    """The stays of one Job, oldest first.
+    """The stays (times with one width and one phase) of one Job, oldest first.
 
-    Before `seen`, the time when the command first saw the Job, only the times of the object are known: the width may
-    have been another. `ended` is None until the Job ends; then `outcome` says how.
+    `seen` is the time when the command first saw the Job. For the time before, only the times in the object are known:
+    the Job may have had another width. `ended` is None until the Job ends; then `outcome` says how.
     """
 
     def __init__(self, job: Job, now: float) -> None:

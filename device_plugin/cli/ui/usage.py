@@ -33,10 +33,11 @@ class CardUse:
         self._entries = entries
 
     def answer(self, query: Mapping[str, str]) -> object:
-        """Returns the series of the card `card` of the node `node`, by name, or a `problem`.
+        """Returns the series of a card over the last hours, by name, or a `problem`.
 
-        They are of the last `hours`, one of HOURS. `from` and `to` are the times of the series, and `step` is the time
-        between two values, all in seconds. Raises LookupError if the page does not show the node.
+        The query has the `node`, the `card`, and the number of `hours`, one of HOURS. In the answer, `from` and `to`
+        are the times of the series, and `step` is the time between two values, all in seconds. Raises LookupError if
+        the page does not show the node.
         """
         node, card = query.get("node", ""), query.get("card", "")
         if node not in self._entries.keys("node"):
@@ -79,9 +80,10 @@ class NodeUse:
         self._last, self._days = 0, dict[str, str]()
 
     def answer(self, query: Mapping[str, str]) -> object:  # noqa: ARG002 - it answers for all nodes
-        """Returns the days of the shown nodes, with a character for each column, or a `problem`.
+        """Returns the used share of each shown node's memory over a day, a character for each column, or a `problem`.
 
-        `last` is the number of the last column: its time in seconds divided by COLUMN_SECONDS.
+        `last` in the answer is the number of the last column: its time in seconds since 1970, divided by
+        COLUMN_SECONDS.
         """
         last = int(time.time() // COLUMN_SECONDS)
         with self._lock:

@@ -25,16 +25,16 @@ Item = TypeVar("Item")
 
 
 def _nothing(_namespace: str = "") -> None:
-    """Do nothing."""
+    """Does nothing: the default for functions that a watch calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched(Generic[Item]):
     """A kind of objects to watch, and the receivers of its news. With `label`, only objects with this label count.
 
-    `opened` is called with the namespace (empty: all) each time a watch is open, and `doubt` after a restored etcd.
-    `lost` is called when the caller may not read the kind any more. For an `optional` kind no notice says so, and
-    `lost` is called too if the API server does not have the kind.
+    `opened` is called with the namespace (empty: all) each time a watch opens. `doubt` is called after etcd was
+    restored. `lost` is called when the caller may not read the kind any more; a notice on the page then says so. For an
+    `optional` kind there is no notice, and `lost` is also called if the API server does not have the kind.
     """
 
     kind: Kind[Item]
@@ -112,11 +112,11 @@ class Watches:
         return not self._widest and self._follow(watched, Where(self._namespace, watched.label), wider=where)
 
     def _follow(self, watched: Watched[Any], where: Where, *, wider: Where | None = None) -> bool:
-        """Watch a kind in `where`; returns true at the end, or when the caller may read the larger `wider` too.
+        """Watch a kind in the selection `where`; returns true at the end, or once the caller may read `wider` too.
 
-        Returns false, and calls `lost`, when the caller may not read `where`: the objects are not known any more. A
-        list is shown only once its watch is open: otherwise the rows of a caller who may list but not watch would
-        appear and disappear again and again.
+        `wider` is a larger selection. If the caller may not read `where`, returns false and calls `lost`, because the
+        objects are not known any more. A list is shown only once its watch is open: otherwise the rows of a caller who
+        may list but not watch would appear and disappear again and again.
         """
         kind, news = watched.kind, watched.news
         watch: ListWatch[Any] = ListWatch(self._client, kind, where)

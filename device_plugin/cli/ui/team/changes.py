@@ -16,7 +16,7 @@ MOST_AT_ONCE = 8
 
 
 class PersonalChanges:
-    """Makes changes at the API server of `endpoint`, of which only the address and the authority are used."""
+    """Makes changes at the API server of `endpoint`; only its address and its certificate authority are used."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

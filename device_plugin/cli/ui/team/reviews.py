@@ -20,7 +20,7 @@ class RefusedTokenError(VgpuError):
 
 
 class Creates(Protocol):
-    """The call of the API that reviews need."""
+    """The only call of the API that reviews need: to create an object."""
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns the API server's answer. Raises ApiError."""

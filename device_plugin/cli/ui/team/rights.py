@@ -29,7 +29,7 @@ _EVERYWHERE = Space("pods", ""), Space("jobs", "")
 
 
 class _Answer:
-    """The latest answer about a space (pods or Jobs of a namespace), when it was given, and when last asked for."""
+    """The latest answer about a space (pods or Jobs of a namespace), its time, and the time of the latest question."""
 
     __slots__ = ("allowed", "asked", "at")
 
@@ -62,7 +62,10 @@ class Rights:
         self._answers = 0
 
     def sight(self, person: Person, spaces: Spaces) -> Sight:
-        """Returns which of these spaces (pods or Jobs of a namespace) the person may see; asks MOST_ASKED at most."""
+        """Returns which of these spaces (pods or Jobs of a namespace) the person may see.
+
+        The API server is asked about at most MOST_ASKED of them.
+        """
         for space in self._due(person, _EVERYWHERE):
             self._ask(person, space)
         if len(self._seen(person, _EVERYWHERE)) == len(_EVERYWHERE):

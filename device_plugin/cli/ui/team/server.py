@@ -173,14 +173,19 @@ class _Handler(PageHandler):
     def withheld(self) -> str:
         """Returns the reason to refuse the use of cards over time; empty for a person who may see everything.
 
-        The series of a card names no pod, but if one pod of another namespace holds the card, it is that pod's use.
+        The series of a card names no pod. But if only one pod holds the card, the series is the use of this pod, which
+        the person perhaps may not see.
         """
         if self._person and self.server.rights.sight(self._person, frozenset()).everything:
             return ""
         return "the use of cards over time is for those who may list the pods and jobs of all namespaces"
 
     def lasts(self) -> bool:
-        """True while the session lasts; if a proxy logged the person in, for PROXY_STREAM_SECONDS."""
+        """True while the person may go on reading the stream.
+
+        A person who logged in with a token may read while the session lasts; a person whom a proxy logged in, for
+        PROXY_STREAM_SECONDS.
+        """
         if self.server.proxy:
             return self.server.clock() - self._began < PROXY_STREAM_SECONDS
         return self._session() is not None
@@ -236,7 +241,7 @@ class _Handler(PageHandler):
             self._set_cookie(name, None)
 
     def _change(self, token: str, body: Mapping[str, Any]) -> None:
-        """Make a change with the person's token; the API server's own words say why one is refused."""
+        """Make a change with the person's token; if the API server refuses it, answer with the server's own words."""
         if self.server.changes is None:
             self.send_text(HTTPStatus.NOT_FOUND, "the page makes no changes: set allowChanges")
             return

@@ -174,9 +174,9 @@ class Sessions:
             return rate.take() and self._rate.take()
 
     def _make_room(self, owner: str) -> None:
-        """Remove ended sessions, and another one if the owner has too many, or if there are too many in all.
+        """Remove ended sessions. If the owner still has too many, or there are too many in all, remove one more.
 
-        The other one is the session unused for the longest time, of this owner or of the owner with the most sessions.
+        It is the session unused for the longest time: of this owner, or else of the owner with the most sessions.
         """
         now = self._clock()
         self._sessions = {key: each for key, each in self._sessions.items() if not self._ended(each, now)}

@@ -83,7 +83,10 @@ def _node(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:
 
 
 def _offers(value: Mapping[str, Any], sight: Sight) -> Mapping[str, Any]:  # noqa: ARG001
-    """Returns the functions that the page offers, less the use of cards over time, which shows others' pods too."""
+    """Returns the functions that the page offers to this person.
+
+    The use of cards over time is not among them, because it shows the pods of others too.
+    """
     return {**value, "use": False}
 
 

@@ -43,7 +43,7 @@ class Person:
 
 
 def named(name: str) -> str:
-    """Returns a name that may be shown and asked about. Raises ValueError."""
+    """Returns the name of a user or group unchanged. Raises ValueError if it is empty, too long, or not printable."""
     if not name or len(name) > MOST_NAME or not name.isprintable():
         raise ValueError("this is no name of a user")
     return name
@@ -51,7 +51,11 @@ def named(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Holds a person's rights: to see everything if `everything` is true, else `spaces`, pods or Jobs of namespaces."""
+    """The rights of a person: which entries of the page the person may see.
+
+    If `everything` is true, the person may see all entries, else the entries about `spaces` (pods or Jobs of
+    namespaces).
+    """
 
     everything: bool
     spaces: Spaces
@@ -70,7 +74,10 @@ class Sight:
 
 
 def groups_of(texts: Sequence[str]) -> tuple[str, ...]:
-    """Returns the groups in the texts of a header, with commas between them. Raises ValueError."""
+    """Returns the groups in the values of a header. Raises ValueError.
+
+    A value may have several groups, with commas between them.
+    """
     found = [each.strip() for text in texts for each in text.split(",") if each.strip()]
     if len(found) > MOST_GROUPS:
         raise ValueError(f"there are more than {MOST_GROUPS} groups")
