@@ -13,7 +13,7 @@ BUILD = Metric(
 
 
 def with_build_info(service: str, read: Callable[[], Iterable[Reading]]) -> Callable[[], Iterator[Reading]]:
-    """Returns a function whose readings are the version of `service`, then the readings of `read`."""
+    """Returns a function that yields a metric with the version of `service`, then the readings of `read`."""
 
     def readings() -> Iterator[Reading]:
         yield Reading(BUILD, [((service, VERSION), 1.0)])

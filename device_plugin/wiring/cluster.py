@@ -164,7 +164,10 @@ class ClusterService(Replica):
             self._view.measured.put(node, loads)
 
     def _pause(self) -> bool:
-        """Wait PAUSE_SECONDS so that other threads get the lock; returns true if the service ends."""
+        """Wait PAUSE_SECONDS so that other threads get the lock; returns true if the service ends.
+
+        Background work calls this between two of its pieces.
+        """
         return self._stop.wait(PAUSE_SECONDS)
 
     def _stay_together(self) -> None:

@@ -103,9 +103,10 @@ _PLUGIN = "kubectl vgpu"
 
 
 def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
-    """Run one command and return its exit status; `failures` chooses the status of a command that fails.
+    """Run one command and return its exit status.
 
-    A command in `more` replaces the product's command of that name.
+    If the command fails, the module `failures` chooses the exit status. A command in `more` replaces the product's
+    command of the same name.
     """
     words = sys.argv[1:] if argv is None else argv
     failures.open_streams()
@@ -125,9 +126,10 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
 
 
 def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namespace:
-    """Returns the arguments of one command; `run` holds the function of the command. Exits with a usage text on errors.
+    """Returns the arguments of one command; their attribute `run` is the function that runs the command.
 
-    In a command that starts another program, the words after `--` go to `program`.
+    Exits with a usage text on errors. If the command starts another program, the words after `--` become the argument
+    `program`.
     """
     offered = _offered(words[:1], more)
     parser = argparse.ArgumentParser(
@@ -210,7 +212,8 @@ def for_people() -> Iterator[Command]:
 def _offered(chosen: Sequence[str], more: Sequence[Command]) -> Mapping[str, Sequence[Command]]:
     """Returns the commands that may be chosen here, by the title of their group; `more` has precedence.
 
-    People see no services in the list. A service still runs if `chosen` names it, except in the plugin of kubectl.
+    Services are not in the list that people see. A service still runs if `chosen` names it, except in the plugin of
+    kubectl.
     """
     replaced = {name for name, _, _ in more}
     people = importlib.util.find_spec(_OF_PEOPLE) is not None

@@ -31,10 +31,11 @@ def tables(
     shapes: Sequence[Weighted],
     ending: Callable[[], bool] = lambda: False,
 ) -> WorkloadTables:
-    """Returns WorkloadTables(...) of these arguments, made in a child process.
+    """Returns the WorkloadTables of these arguments, made in a child process.
 
-    Raises FitError if the process fails, is killed or takes MOST_SECONDS, and once `ending` returns true. The input
-    is the requests of tenants' pods, so no failure here may end the service.
+    `supply` is the number of cards of each of the `kinds`, and `shapes` are the requests expected of later pods. Raises
+    FitError if the process fails, is killed or takes MOST_SECONDS, or once `ending` returns true. The shapes come from
+    tenants' pods, so no failure here may end the service.
     """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "device_plugin.wiring.fitting", str(os.getpid())]

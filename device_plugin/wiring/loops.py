@@ -9,7 +9,8 @@ from device_plugin.wiring.threads import Threads
 class Loops:
     """Runs functions again and again until `stop` is set.
 
-    The methods `turns` and `paced` run watched loops. Such a loop hangs if its latest turn began `stuck_seconds` ago.
+    The methods `turns` and `paced` run watched loops. A watched loop counts as hanging once its latest call began
+    `stuck_seconds` ago.
     """
 
     def __init__(self, stop: threading.Event, clock: Callable[[], float], stuck_seconds: float) -> None:

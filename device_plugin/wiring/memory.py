@@ -16,8 +16,8 @@ def malloc_trim() -> Callable[[int], int] | None:
 class MemoryReturn:
     """Gives free memory back to the operating system whenever many pods have come or gone.
 
-    glibc keeps freed memory while memory behind it is in use. In a test, both replicas kept the memory of 4,000 pods
-    after the pods were gone.
+    glibc keeps freed memory while memory behind it is in use. In a test, two replicas of a service kept the memory of
+    4,000 pods after the pods were gone.
     """
 
     def __init__(self, pods: Callable[[], int], trim: Callable[[int], int] | None) -> None:

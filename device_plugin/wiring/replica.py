@@ -35,7 +35,7 @@ RETURN_SECONDS = 10.0
 class Replica(ABC):
     """One replica of the cluster service or the job engine. `run` serves until `stop` is set or a thread fails.
 
-    A loop counts as hanging if it starts no turn for `stuck_seconds`.
+    A loop counts as hanging if it does not call its function again within `stuck_seconds`.
     """
 
     _poller: AgentPoller[Any]

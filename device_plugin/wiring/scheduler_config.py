@@ -70,9 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, Any]:
-    """Returns the template with the Lease's namespace, and schedulerName, plugins and managedResources if missing.
+    """Returns the template, completed with schedulerName, plugins, managedResources and the Lease's namespace.
 
-    Values that the template has stay.
+    The plugins are added only if the settings serve claims, and managedResources only if they do not. Values that the
+    template has stay.
     """
     names = [name for prefix in loaded.prefixes for name in resource_names(prefix)]
     managed = {"managedResources": [{"name": name, "ignoredByScheduler": False} for name in names]}

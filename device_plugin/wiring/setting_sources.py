@@ -153,7 +153,7 @@ def _problems(settings: NodeSettings | ClusterSettings | JobsSettings | UiSettin
 
 
 def require(value: str, key: str) -> None:
-    """Raise SettingsError if the setting `key`, which has no usable default, was not given."""
+    """Raise SettingsError if `value`, the value of the setting `key`, is empty. The setting has no usable default."""
     if not value:
         setting = next(each for kind in KINDS for each in settings_of(kind) if each.key == key)
         raise SettingsError(f"{key} is missing: give {setting.flag} or {setting.variable}")
@@ -228,7 +228,10 @@ def _convert(values: Mapping[str, Any], kind: type[Settings], source: str) -> Se
 
 
 def _problem(text: str, kind: type[Settings]) -> str:
-    """Returns the text of a msgspec.ValidationError, with the key first and the values that the setting may have."""
+    """Returns the text of a msgspec.ValidationError for people: the key first, then the problem.
+
+    If the setting may have only some values, or the key is unknown, the text lists the allowed ones.
+    """
     what, _, where = text.partition(" - at ")
     key = where.strip("`").removeprefix("$").removeprefix(".")
     known = {setting.key: setting for setting in settings_of(kind)}

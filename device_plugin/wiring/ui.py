@@ -115,9 +115,10 @@ class TeamPage:
             raise SettingsError(f"cannot serve the page on {settings.listen}: {error}") from error
 
     def _answers(self) -> Mapping[str, Answer]:
-        """Returns the functions that answer /use and /day from Prometheus; empty without one. No answer names a person.
+        """Returns the functions that answer /use and /day from Prometheus; empty without one.
 
-        Also sets the page's entry that says whether use and changes are offered.
+        Their answers do not depend on the person who asks. Also sets the page's entry that says whether use and changes
+        are offered.
         """
         source = self._prometheus
         self._entries.put(

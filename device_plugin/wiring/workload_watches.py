@@ -30,9 +30,9 @@ FORBIDDEN_SECONDS = 300.0
 class WorkloadWatches:
     """Watches the queued workloads of each installed kind other than Job.
 
-    `news` returns the receivers of a kind's objects. `ready` returns true once objects can be received. `doubt` is
-    called when resource versions have fallen, as after a restored etcd. A kind that comes after the first look is left
-    alone for `later` seconds.
+    `news` returns the receivers of a kind's objects. `ready` returns true once the receivers may get objects. `doubt`
+    is called when resource versions have fallen, as after a restored etcd. The watch of a kind that is installed after
+    the first look starts `later` seconds after it was found.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class WorkloadWatches:
 
 
 class _Listed:
-    """Receives a kind's objects after all other receivers; its first list removes the kind from `unlisted`."""
+    """The last receiver of a kind's objects; the first list that it receives removes the kind from `unlisted`."""
 
     def __init__(self, kind: WorkloadKind, unlisted: set[WorkloadKind]) -> None:
         self._kind = kind
