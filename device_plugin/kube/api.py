@@ -40,9 +40,9 @@ METADATA_ANNOTATIONS = {
 class Metadata(NamedTuple):
     """The metadata of an object of any kind.
 
-    `labels` holds only labels whose keys begin with `vgpu.io/`, and `annotations` only METADATA_ANNOTATIONS. An
-    annotation longer than its limit there is cut to one character above the limit, so that readers see that it is too
-    long.
+    `labels` holds only labels whose keys begin with `vgpu.io/`. `annotations` holds only those of METADATA_ANNOTATIONS,
+    which has a limit of length for each. A longer annotation is cut to one character above its limit, so that readers
+    see that it is too long.
     """
 
     name: str
@@ -243,11 +243,9 @@ class Api(Protocol):
     ) -> Item:
         """Merge `change` into the object of this UID, or into its `subresource`; returns the object as stored.
 
-        None removes a field.
-
-        A list replaces the old list; with `by_key` its members are merged by Kubernetes' merge key, which for
-        conditions is the type. With metadata.resourceVersion in `change`, raises ConflictError if the object changed
-        since. Client and server give up after 3 s.
+        A field whose new value is None is removed. A list replaces the old list; with `by_key`, its members are merged
+        by Kubernetes' merge key, such as the type of a condition. With metadata.resourceVersion in `change`, raises
+        ConflictError if the object has changed since that version. Client and server give up after 3 s.
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:

@@ -88,7 +88,8 @@ class Election:
     def next(self, found: Lease | None, now: float, time: str) -> Lease | None:
         """Returns the Lease to write after a read at `now` showed `found`; None while another candidate holds it.
 
-        If `found` has another holder, this candidate no longer leads.
+        `time` is the time of renewal to write, in RFC 3339. If `found` has another holder, this candidate no longer
+        leads.
         """
         if found is None:
             return Lease(self.identity, time, time, self._seconds)
@@ -112,7 +113,7 @@ class Election:
     def released(self, found: Lease | None, time: str) -> Lease | None:
         """End the leadership of this candidate; returns the Lease to write so that another candidate may take it now.
 
-        Returns None if the Lease is not ours.
+        `time` is the time of renewal to write, in RFC 3339. Returns None if the Lease is not ours.
         """
         self._renewed = NEVER
         if found is None or found.holder != self.identity:
@@ -132,7 +133,7 @@ class Candidate:
     """Acquires and renews a Lease through the API server. Call `attempt` every few seconds.
 
     `time` returns the wall clock in RFC 3339. A Lease's note is an annotation: a message of its holder to all
-    candidates. `note` returns the note to write, given the present one.
+    candidates. `note` returns the new note, and gets the note that the Lease has now.
     """
 
     def __init__(
