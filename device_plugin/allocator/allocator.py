@@ -386,9 +386,10 @@ class Allocator:
     def _decided_alone(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str]
     ) -> tuple[PodRequest, Grant | Refused]:
-        """Return the request with the pod's rank, and a decision made without the remembered refusals.
+        """Return a new decision on the request, and the request with the pod's rank (number) in its group.
 
-        Slices are kept for the pod's job (promised), and the remembered refusals did not count them as free.
+        It is used for a pod with promised slices, which are kept for the pod's job. Remembered refusals are not used:
+        they do not count these slices as free.
         """
         request = self.in_group(pod, request)
         return request, self.placer.decide(request, nodes, vetted=True)

@@ -134,7 +134,8 @@ class Binder(Service):
     def _claim(self, call: BindCall) -> Reservation | None:
         """Return the pod's reservation on the node, or make one, and set its stage to BINDING. Raises BindError.
 
-        Returns None if the pod is bound to the node already, or asks for no slice and was bound here.
+        Returns None if no grant is to be written: the pod is bound to the node already, or it asks for no slice and has
+        just been bound.
         """
         claimed = self._allocator.claim(call.uid, call.node)
         if isinstance(claimed, Reservation):

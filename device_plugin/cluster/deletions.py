@@ -79,9 +79,9 @@ class Deletions(Service):
         self._unsaid: list[tuple[Pod, Event, str]] = []
 
     def sweep(self) -> None:
-        """Delete the pods that lose a conflict of grants, and pods that agents report, if this replica leads.
+        """Delete the pods that lose a conflict of grants, and the pods that their agents report as unable to run.
 
-        Called about once a second.
+        Does nothing unless this replica leads. Called about once a second.
         """
         if self._why_not_leading():
             return

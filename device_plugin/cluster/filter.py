@@ -124,9 +124,9 @@ class Filter(Service):
         return Verdict(hopeless=NodeTexts.same(self._offered(nodes), text))
 
     def _offered(self, nodes: Sequence[str]) -> Offer:
-        """The offer to a pod: `nodes`, with their places in the arrays of cards (node table). Needs no lock.
+        """The offer to a pod: the `nodes` that kube-scheduler offers, each with its row in the node table.
 
-        This look-up is fast, because the decision has looked up the same nodes.
+        It needs no lock. The table keeps recent offers: the decision on the same nodes has made this one already.
         """
         return self._allocator.placer.table.offered(nodes)
 

@@ -107,9 +107,10 @@ class Managed:
         return self.lives and ((held and not self.job.suspend) or held != recorded)
 
     def wants(self, width: int) -> bool:
-        """True if the Job needs more cards to have this width (number of pods), and its user does not hold it back.
+        """True if the Job needs more cards to have this width (number of pods).
 
-        Such a Job is suspended, or is a split (a Job of sub-tasks) that runs fewer sub-tasks at a time than `width`.
+        The Job is suspended, or is a split (a Job of sub-tasks) that runs fewer sub-tasks at a time than `width`.
+        False for a Job on hold, which its user has stopped.
         """
         if self.spec.on_hold:
             return False

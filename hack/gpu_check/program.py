@@ -104,7 +104,7 @@ def late(device: str) -> Iterator[dict[str, object]]:
 
 
 def hold(device: str, *sizes: int) -> Iterator[dict[str, object]]:
-    """Allocate memory of each size in MiB, a step for each, and hold it."""
+    """Allocate memory of each size in MiB, and hold it; yields the driver's error after each allocation."""
     gpu = Gpu(device)
     for mib in sizes:
         gpu.memory(mib)

@@ -69,7 +69,7 @@ class RefusalBudget:
     def _allows(self, namespace: str, gang: str, now: float) -> bool:
         """True if a gang of the namespace may be tried now.
 
-        The empty name stands for all pods of several containers in the namespace, which count as one gang.
+        An empty name stands for the pods with more than one container: all of them in the namespace count as one gang.
         """
         self._refill(now)
         debts = self._debts.get(namespace)

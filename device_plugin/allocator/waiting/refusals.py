@@ -39,8 +39,8 @@ Key = tuple[RequestParts, tuple[str, str] | None]
 class _Entry:
     """A refusal on the nodes in `rows` (None: on all nodes), with the ledger's counters at that time.
 
-    The refusal holds while `gained` and `restocked` have not grown. A lasting refusal, which no freed slice can change,
-    holds while `restocked` has not grown.
+    `gained` grows when a slice ends or an inventory changes, `restocked` only when an inventory changes. The refusal
+    holds until one of them grows; a lasting refusal, which no freed slice can change, holds until `restocked` grows.
     """
 
     namespace: str

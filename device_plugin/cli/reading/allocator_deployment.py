@@ -95,9 +95,10 @@ DEPLOYMENTS: Kind[AllocatorDeployment] = Kind(
 
 
 def read_allocator(client: KubeClient, namespace: str = NAMESPACE) -> AllocatorDeployment:
-    """Returns the settings of the cluster service; if they cannot be read, the settings of manifests/base.
+    """Returns the settings of the cluster service, from its Deployment.
 
-    Raises ApiError for other problems.
+    If there is no such Deployment, or the caller may not read it, returns the settings of manifests/base. Raises
+    ApiError if the API server has another error, or does not answer.
     """
     try:
         return client.get(DEPLOYMENTS, Ref(DEPLOYMENT, namespace))

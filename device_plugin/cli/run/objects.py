@@ -127,7 +127,7 @@ class NewJob:
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """Returns the `widths` that are within the bounds."""
+        """Returns the `widths` (numbers of replicas) from `least` to `most`."""
         return tuple(each for each in self.widths if (self.least or 1) <= each <= (self.most or MAX_GANG))
 
     @property

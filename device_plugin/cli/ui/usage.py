@@ -97,9 +97,10 @@ class NodeUse:
             return {"last": last, "nodes": {name: day for name, day in self._days.items() if name in shown}}
 
     def _read(self, last: int) -> dict[str, str]:
-        """Returns the shares of use, a character for each column up to `last`, of each node that Prometheus knows.
+        """Returns the use of each node that Prometheus knows, by the node's name, as a text with a character a column.
 
-        Raises PrometheusError.
+        The character is the level of use in the column's time; `last` is the number of the last column. Raises
+        PrometheusError.
         """
         found = self._prometheus.over_time(
             _DAY, (last - COLUMNS + 1) * COLUMN_SECONDS, last * COLUMN_SECONDS, COLUMN_SECONDS

@@ -95,7 +95,8 @@ class Watches:
         """Watch a kind, and start the watch again whenever it returns, until the page ends.
 
         If the caller may now read more than was watched, the next watch starts without a pause. If the caller may read
-        nothing, it starts after RIGHTS_SECONDS, or OPTIONAL_SECONDS, because rights may be granted later.
+        nothing, it starts after a pause, because rights may be granted later: OPTIONAL_SECONDS for a kind that the page
+        can do without, else RIGHTS_SECONDS.
         """
         pause = OPTIONAL_SECONDS if watched.optional else RIGHTS_SECONDS
         while not self._stop.is_set():

@@ -215,8 +215,8 @@ class _Admission:
         """True if a unit (jobs that start together) must wait although there may be room for it.
 
         A unit that lost its work when it was stopped waits behind units of higher priority (`left`: not admitted yet),
-        because it could be stopped again. A unit also waits if jobs that may not be stopped already hold its queue's
-        share of the cards. The reason is recorded for each job of the unit that is due (has waited too long).
+        because it could be stopped again. A unit also waits while its queue's share of the cards is held by jobs that
+        nobody may stop. The reason is recorded for each job of the unit that is due (has waited too long).
         """
         why = ""
         if left and priority(left[0]) > priority(unit) and self._begins_anew(unit):

@@ -22,7 +22,10 @@ class CardPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two holders whose grants cannot both be held on one card; `over` is the part of the card that is too small."""
+    """Two holders whose grants cannot both be held on one card.
+
+    `over` says which part of the card is too small for both: its core groups, its memory, or its number of slices.
+    """
 
     node: str
     card: str

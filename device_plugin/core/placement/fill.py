@@ -42,9 +42,10 @@ class Grid:
 
     @classmethod
     def for_demand(cls, demand: Demand) -> "Grid":
-        """The grid for a workload.
+        """The grid that suits the requests of a workload (`demand`).
 
-        If possible, a memory unit is a whole number of levels, or a level is a whole number of memory units.
+        The steps of the grid's levels match the cards' memory units: if possible, a unit is a whole number of levels,
+        or a level is a whole number of units.
         """
         units = max((kind.units for kind in demand.kinds), default=1)
         if not _apart(demand):

@@ -4,8 +4,8 @@ A shrink for another job is three writes: the record, the new width with the rec
 growth is two: the record, and the new width with the record. An engine that takes over after any of these writes goes
 on from the record: it completes the change, or drops the record if the change would help no job any more.
 
-Nothing starts or grows unless a trial finds room for it on the cards that are free now, with all promises held: a plan
-only names changes that are worth a trial.
+Nothing starts or grows unless a trial finds room for it on the cards that are free now and not promised to other
+Jobs: a plan only names changes that are worth a trial.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set

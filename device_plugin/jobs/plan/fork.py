@@ -236,7 +236,10 @@ class Unadmitted:
         self._left = {namespace: max(1.0, cards) for namespace, cards in held.items()}
 
     def let(self, job: Managed, count: int) -> int:
-        """The number of the Job's `count` pods for which cards are kept free; the limit shrinks by these cards."""
+        """The number of the Job's pods for which cards are kept free: `count`, or fewer if the limit allows fewer.
+
+        These cards are subtracted from what the limit leaves to the Job's namespace.
+        """
         namespace, cards = job.key[0], job.spec.cards
         expected = min(count, int(self._left[namespace] / cards + EXACT))
         self._left[namespace] -= expected * cards

@@ -239,8 +239,8 @@ class PoolLeases:
     def _note(self, before: str) -> str:
         """The new note (text) on the dispatcher's Lease, which numbers the wanted pools; `before` is the present one.
 
-        If one planner is enough, the note first names no pool. It becomes empty after REPLACED_SECONDS, when no planner
-        acts by an earlier note any more.
+        If one planner is enough, the new note is a list of no pools for REPLACED_SECONDS, as long as planners may still
+        act by an earlier note, and then an empty text.
         """
         now, wanted = self._clock(), self._wanted
         if not self._was_dispatcher:

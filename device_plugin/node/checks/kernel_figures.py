@@ -173,7 +173,7 @@ def _listed(vendors: Iterable[Vendor[Any]]) -> Mapping[Vendor[Any], Sequence[int
 def _listed_cards(
     record: Record, cards: Mapping[str, LocalCard], listed: Mapping[Vendor[Any], object]
 ) -> Mapping[str, LocalCard]:
-    """The container's cards, by uuid, whose vendor is in `listed`: its driver lists the processes of its cards."""
+    """The container's cards, by uuid, of the vendors in `listed`: vendors whose drivers list their cards' processes."""
     found = ((s.card, cards[s.card]) for s in record.slices if s.card in cards)
     return {uuid: local for uuid, local in found if local.vendor in listed}
 

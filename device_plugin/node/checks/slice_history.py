@@ -132,7 +132,10 @@ class SliceHistory:
                     each.idle_since = now
 
     def _computes(self, container: _Container, card: str) -> bool | None:
-        """True if the kernel counts compute units that run the container's work; None if that is not known."""
+        """True if at least one compute unit of the card runs the container's work, as the kernel counts; else false.
+
+        None if the kernel's count is not known.
+        """
         processes = self._figures.of(container.record).processes
         if len(processes) > MOST_PROCESSES or (not processes and container.used):
             return None

@@ -1,1 +1,1 @@
-"""The slices of this node's containers: records, tickets, writable files, pods, and claims, which decide on starts."""
+"""The slices of this node's containers: records, tickets, writable files, pods, and the admission of their starts."""

@@ -25,7 +25,7 @@ SEEK_SECONDS = 3.0
 
 
 class Renewer:
-    """Renews the drivers' ids of slices of containers with a ResourceClaim, between two starts.
+    """Gets new ids from the vendor's driver for the slices of a container with a ResourceClaim, before it starts again.
 
     Call `step` about every half second.
     """

@@ -220,7 +220,7 @@ class Vendor(Protocol[P]):
 
     @property
     def figures(self) -> ProcessFigures[P]:
-        """The kernel's figures of the processes that use the cards."""
+        """The reader of the kernel's figures about processes that use the cards, such as the memory that each holds."""
 
     def driver_slices(self, payload: P) -> Mapping[int, int] | None:
         """The memory limits, in bytes, of the card's slices that processes use now, by the driver's ids of the slices.

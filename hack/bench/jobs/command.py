@@ -58,7 +58,11 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """A trace on a number of cards; `per_node` is the number of cards of a node, 0 if only equal cards are counted."""
+    """The jobs of a trace, and the cluster on which they are simulated: `cards` cards, `per_node` on each node.
+
+    `per_node` is 0 if the cards have no nodes: then a job needs only a number of equal cards. `widest` is the number of
+    cards of the largest job.
+    """
 
     name: str
     jobs: Sequence[TraceJob]

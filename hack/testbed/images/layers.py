@@ -20,6 +20,9 @@ def layer(name: str, fill: Callable[[Path], None], *inputs: object) -> Path:
 
 
 def archive(name: str, image: oci.Image) -> Path:
-    """The path of the image's archive; layers with equal names must have equal content."""
+    """The path of the image's archive in the cache, where it is written if it is missing.
+
+    The names of layers are part of its key: layers of the same name must always have the same content.
+    """
     key = cache.fingerprint(image.reference, [layer.name for layer in image.layers], image.config)
     return cache.keep(cache.folder() / f"{name}-{key}.tar", lambda target: oci.write_archive(image, target))
