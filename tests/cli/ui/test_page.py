@@ -364,6 +364,23 @@ def test_the_number_that_fits_the_filter_is_of_all_entries_and_not_of_those_draw
     expect(page.locator("#said")).to_have_text("150 entries fit the filter")
 
 
+def test_show_more_adds_to_the_list_that_is_shown_and_leaves_the_others_alone(small: Shown) -> None:
+    made = {"waiting": page_data.waiting(1) | {"owner": ""}, "gang": page_data.gang(1)}
+    for (kind, entry), named in zip(made.items(), ("pod", "group"), strict=True):
+        small.entries.replace(kind, {f"research/{i}": entry | {named: f"many-{i}"} for i in range(350)})
+    page = small.open()
+    for view, entries in (
+        ("gangs", page.locator("#list > li")),
+        ("waiting", page.locator("#waiting-rows tr")),
+    ):
+        page.locator(f"nav a[data-view={view}]").click()
+        for shown in (100, 200, 300):
+            expect(entries).to_have_count(shown)
+            page.locator("#more").click()
+        expect(entries).to_have_count(350)
+        expect(page.locator("#more")).to_be_hidden()
+
+
 def test_gangs_are_listed_and_found_by_name(small: Shown) -> None:
     page = small.open()
     page.locator("nav a[data-view=gangs]").click()

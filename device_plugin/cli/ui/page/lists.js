@@ -18,10 +18,12 @@ export class List {
       const button = event.target.closest(".why");
       if (button) explain(button, why);
     });
-    more.addEventListener("click", () => {
-      this.most += FEW;
-      this.again();
-    });
+  }
+
+  /** Show more of the entries that `show` was called with last. */
+  longer() {
+    this.most += FEW;
+    this.again();
   }
 
   /** Show entries of a view, which makes an element of each: pairs of key and value, in their order. */

@@ -82,7 +82,8 @@ const grid = new Grid(byId("grid"), openCard);
 const map = new CardMap(byId("map-canvas"), (name) => grid.focus(name, 0));
 const day = new DayStrip(byId("day"));
 const why = (pod) => ask(headers, "/why", { pod }).catch((error) => ({ problem: t("no-answer", { why: error.message }) }));
-const lists = { waiting: new List(byId("waiting-rows"), byId("more"), why), gangs: new List(byId("list"), byId("more"), why) };
+const waitingList = new List(byId("waiting-rows"), byId("more"), why);
+const list = new List(byId("list"), byId("more"), why);
 const groups = new WaitingGroups();
 const legend = new Legend(byId("legend-spaces"), (namespace) => go({ ...place, namespace }, true));
 const owners = new Owners(byId("owners"), byId("owner-rows"));
@@ -191,7 +192,7 @@ function drawWhole() {
   byId("list-view").hidden = !VIEWS[view].make;
   byId("jobs-view").hidden = view !== "jobs";
   byId("waiting-table").hidden = view !== "waiting";
-  byId("list").hidden = view !== "gangs";
+  byId("list").hidden = view === "waiting";
   drawLegend(view);
   if (view !== "jobs") timeline.hide();
   byId("filter-name").placeholder = t(`${view}-filter`);
@@ -340,15 +341,15 @@ function totals(entries) {
 function drawList(view) {
   const reason = view === "waiting" ? place.reason : "";
   const entries = [...cluster.of(VIEWS[view].kind)]
-    .filter(([, value]) => inNamespace(value.namespace, place) && (value.pod ?? value.group).includes(place.name))
+    .filter(([, value]) => inNamespace(value.namespace, place) && (value.pod ?? value.group ?? value.name).includes(place.name))
     .filter(([, value]) => !reason || value.reason === reason);
   fits = entries.length;
   if (view === "waiting") {
-    lists.waiting.show(VIEWS.waiting, groups.of(entries.map(([, value]) => value)));
+    waitingList.show(VIEWS.waiting, groups.of(entries.map(([, value]) => value)));
     byId("waiting-table").hidden = !fits;
   } else {
     entries.sort(([one], [other]) => compared(one, other));
-    lists[view].show(VIEWS[view], entries);
+    list.show(VIEWS[view], entries);
   }
   return fits;
 }
@@ -516,6 +517,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !byId("panel").hidden && !event.target.closest?.("#filter")) closePanel();
 });
 byId("panel").addEventListener("click", (event) => event.target.closest(".close") && closePanel());
+byId("more").addEventListener("click", () => (place.view === "waiting" ? waitingList : list).longer());
 addEventListener("hashchange", arrive);
 addEventListener("popstate", arrive);
 addEventListener("scroll", () => {
