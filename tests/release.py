@@ -11,8 +11,15 @@ OLDER = bool(os.environ.get(RELEASE))
 NAMED = {"schedulerName": "vgpu-scheduler"} if OLDER else {}
 
 
+def before(release: str) -> bool:
+    """True if the tests run on a Kubernetes older than `release`, such as 1.35."""
+    return OLDER and _numbers(os.environ[RELEASE]) < _numbers(release)
+
+
 def since(release: str, what: str) -> pytest.MarkDecorator:
-    """Skip a test on older releases, which lack what it is about."""
-    number = tuple(map(int, release.split(".")))
-    found = tuple(map(int, os.environ.get(RELEASE, "").split("."))) if OLDER else number
-    return pytest.mark.skipif(found < number, reason=f"{what} came with Kubernetes {release}")
+    """A mark that skips a test on a Kubernetes older than `release`, which lacks `what`."""
+    return pytest.mark.skipif(before(release), reason=f"{what} came with Kubernetes {release}")
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders.objects import binding
 from tests.contract.cluster import PODS, Cluster, nowhere
-from tests.release import OLDER
+from tests.release import before
 
 NOTE = "example.com/note"
 
@@ -28,9 +28,8 @@ def test_node_annotations_and_labels_appear_in_one_write(
         key: value for key, value in seen["metadata"]["labels"].items() if key.startswith("example.com/")
     }
     # Before Kubernetes 1.35 labels of a Binding are left out.
-    assert labels == {"example.com/kept": "b", NOTE: "before" if OLDER else "c"}, (
-        "the Binding's take the place"
-    )
+    note = "before" if before("1.35") else "c"
+    assert labels == {"example.com/kept": "b", NOTE: note}, "the Binding's take the place"
     scheduled = [item for item in seen["status"]["conditions"] if item["type"] == "PodScheduled"]
     assert [item["status"] for item in scheduled] == ["True"]
 
