@@ -78,9 +78,9 @@ class _Queue:
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Begin a new round with these refused pods, which replace the pods in the queue.
+        """Replace the pods in the queue by these refused pods.
 
-        In each namespace the pods that the previous round did not reach come first.
+        In each namespace the pods that were still in the queue come first.
         """
         of: dict[str, list[str]] = defaultdict(list)
         for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
@@ -179,10 +179,10 @@ class Touch(Service):
             self._due = now
 
     def _begin_round(self, now: float) -> None:
-        """Begin a new round, which tries all refused pods, GRACE_SECONDS after a change by which one of them may fit.
+        """Put all refused pods into the queue of pods to touch, if it is time for that.
 
-        While the previous round still has pods to try, the new round begins at least ROUND_SECONDS after the previous
-        round began.
+        It is time GRACE_SECONDS after a change by which a refused pod may fit. While the queue still has pods, it is
+        time only once ROUND_SECONDS have passed since the queue was last filled.
         """
         with self._view.lock:
             news = self._allocator.news()

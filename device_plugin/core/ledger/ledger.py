@@ -179,7 +179,11 @@ class Ledger(Followed, LedgerView):
         self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:
-        """Begin `transaction`: from now on it keeps the state that each node had before its first change."""
+        """Add `transaction` as the innermost open one; `end` ends it.
+
+        While it is open, it keeps the state that each changed node had before its first change, so that all changes can
+        be rolled back.
+        """
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:
